@@ -1,0 +1,336 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"thoth/station/wire"
+)
+
+// DefaultURL is where a station listens unless told otherwise.
+const DefaultURL = "http://127.0.0.1:8000"
+
+// maxFrameBytes bounds one line of a stream: a frame with 20 top
+// log-probabilities for a held-back run of tokens stays far below it.
+const maxFrameBytes = 16 << 20
+
+// Client speaks to one station. It is safe for concurrent use.
+type Client struct {
+	base  string
+	http  *http.Client
+	owner string
+}
+
+// Options of a client; the zero value is usable.
+type Options struct {
+	Owner string // session owner; sent as X-Thoth-Owner
+	// MaxConns bounds connections kept for reuse; default 256.
+	MaxConns int
+	// DialTimeout bounds one connection attempt; default 2 s.
+	DialTimeout time.Duration
+}
+
+// New makes a client for an address: http://host:port or unix:///path.sock.
+func New(address string, o Options) (*Client, error) {
+	if o.MaxConns == 0 {
+		o.MaxConns = 256
+	}
+	if o.DialTimeout == 0 {
+		o.DialTimeout = 2 * time.Second
+	}
+	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAlive: 30 * time.Second}
+	tr := &http.Transport{
+		DialContext:         dialer.DialContext,
+		MaxIdleConns:        o.MaxConns,
+		MaxIdleConnsPerHost: o.MaxConns,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true,
+		// A frame is a few hundred bytes; small buffers keep 256 connections cheap.
+		ReadBufferSize: 16 << 10,
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("station address %q: %w", address, err)
+	}
+	base := strings.TrimRight(address, "/")
+	switch u.Scheme {
+	case "http", "https":
+		if u.Host == "" {
+			return nil, fmt.Errorf("station address %q has no host", address)
+		}
+	case "unix":
+		path := u.Path
+		if path == "" {
+			return nil, fmt.Errorf("station address %q has no socket path", address)
+		}
+		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", path)
+		}
+		base = "http://station"
+	default:
+		return nil, fmt.Errorf("station address %q: want http://host:port or unix:///path.sock", address)
+	}
+	return &Client{base: base, http: &http.Client{Transport: tr}, owner: o.Owner}, nil
+}
+
+// Close drops idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Health asks for /health. A loading or failed station answers too.
+func (c *Client) Health(ctx context.Context) (*wire.Health, error) {
+	return get[wire.Health](ctx, c, wire.RouteHealth)
+}
+
+// Model asks for /model.
+func (c *Client) Model(ctx context.Context) (*wire.Model, error) {
+	return get[wire.Model](ctx, c, wire.RouteModel)
+}
+
+// Stats asks for /stats.
+func (c *Client) Stats(ctx context.Context) (*wire.Stats, error) {
+	return get[wire.Stats](ctx, c, wire.RouteStats)
+}
+
+// Tokenize gives the tokens of a prompt.
+func (c *Client) Tokenize(ctx context.Context, r *wire.TokenizeRequest) (*wire.TokenizeResponse, error) {
+	return post[wire.TokenizeResponse](ctx, c, wire.RouteTokenize, r)
+}
+
+// Detokenize gives the text of tokens.
+func (c *Client) Detokenize(ctx context.Context, r *wire.DetokenizeRequest) (*wire.DetokenizeResponse, error) {
+	return post[wire.DetokenizeResponse](ctx, c, wire.RouteDetokenize, r)
+}
+
+// Embed stages tokens in a session.
+func (c *Client) Embed(ctx context.Context, r *wire.EmbedRequest) (*wire.EmbedResponse, error) {
+	return post[wire.EmbedResponse](ctx, c, wire.RouteEmbed, r)
+}
+
+// Forward evaluates staged tokens and waits for the end.
+func (c *Client) Forward(ctx context.Context, r *wire.ForwardRequest) (*wire.ForwardResponse, error) {
+	return post[wire.ForwardResponse](ctx, c, wire.RouteForward, r)
+}
+
+// ForwardStream is Forward with progress frames; r.Stream is set.
+func (c *Client) ForwardStream(ctx context.Context, r *wire.ForwardRequest) (*Stream, error) {
+	q := *r
+	q.Stream = true
+	return c.stream(ctx, wire.RouteForward, &q)
+}
+
+// Generate starts prefill and decode in one call.
+func (c *Client) Generate(ctx context.Context, r *wire.GenerateRequest) (*Stream, error) {
+	return c.stream(ctx, wire.RouteGenerate, r)
+}
+
+// DecodeNext samples from a session.
+func (c *Client) DecodeNext(ctx context.Context, r *wire.DecodeRequest) (*Stream, error) {
+	return c.stream(ctx, wire.RouteDecodeNext, r)
+}
+
+// KVSession posts to a /kv-session route ("save", "load", ...) with the
+// original contract's headers, and returns the raw answer. It is what the boot
+// probe uses.
+func (c *Client) KVSession(ctx context.Context, verb, session string, prefix int) (json.RawMessage, error) {
+	req, err := c.request(ctx, http.MethodPost, wire.RouteKVSession+"/"+verb, struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set(wire.HeaderSessionID, session)
+	req.Header.Set(wire.HeaderPrefixLength, strconv.Itoa(prefix))
+	resp, err := c.do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return nil, transportError(ctx, err)
+	}
+	return b, nil
+}
+
+// Stream reads frames. It must be closed; closing it early cancels the request
+// at the station.
+type Stream struct {
+	ctx  context.Context
+	body io.ReadCloser
+	sc   *bufio.Scanner
+	end  bool
+}
+
+// Next returns the next frame, io.EOF after the done frame, or *wire.Error:
+// that of an error frame, or CodeUnavailable when the stream ended without
+// either.
+func (s *Stream) Next() (*wire.Frame, error) {
+	if s.end {
+		return nil, io.EOF
+	}
+	for s.sc.Scan() {
+		line := s.sc.Bytes()
+		if len(line) == 0 {
+			continue
+		}
+		f := new(wire.Frame)
+		if err := json.Unmarshal(line, f); err != nil {
+			s.end = true
+			return nil, &wire.Error{Code: wire.CodeUnavailable, Message: "the station sent a line that is not a frame", Retryable: true}
+		}
+		switch f.Type {
+		case wire.FrameDone:
+			s.end = true
+			return f, nil
+		case wire.FrameError:
+			s.end = true
+			if f.Error == nil {
+				f.Error = &wire.Error{Code: wire.CodeInternal, Message: "the station sent an error frame without an error"}
+			}
+			return nil, f.Error
+		}
+		return f, nil
+	}
+	s.end = true
+	err := s.sc.Err()
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return nil, transportError(s.ctx, err)
+}
+
+// Close ends the stream.
+func (s *Stream) Close() error { return s.body.Close() }
+
+func (c *Client) stream(ctx context.Context, route string, body any) (*Stream, error) {
+	req, err := c.request(ctx, http.MethodPost, route, body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.do(req)
+	if err != nil {
+		return nil, err
+	}
+	sc := bufio.NewScanner(resp.Body)
+	sc.Buffer(make([]byte, 0, 4096), maxFrameBytes)
+	return &Stream{ctx: ctx, body: resp.Body, sc: sc}, nil
+}
+
+func get[T any](ctx context.Context, c *Client, route string) (*T, error) {
+	return roundTrip[T](ctx, c, http.MethodGet, route, nil)
+}
+
+func post[T any](ctx context.Context, c *Client, route string, body any) (*T, error) {
+	return roundTrip[T](ctx, c, http.MethodPost, route, body)
+}
+
+func roundTrip[T any](ctx context.Context, c *Client, method, route string, body any) (*T, error) {
+	req, err := c.request(ctx, method, route, body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	v := new(T)
+	if err := json.NewDecoder(resp.Body).Decode(v); err != nil {
+		return nil, transportError(ctx, err)
+	}
+	// Read to the end, or the connection is not reused.
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return v, nil
+}
+
+func (c *Client) request(ctx context.Context, method, route string, body any) (*http.Request, error) {
+	var rd io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, &wire.Error{Code: wire.CodeInvalid, Message: "request cannot be encoded: " + err.Error()}
+		}
+		rd = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+route, rd)
+	if err != nil {
+		return nil, &wire.Error{Code: wire.CodeInternal, Message: err.Error()}
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.owner != "" {
+		req.Header.Set(wire.HeaderOwner, c.owner)
+	}
+	if id := RequestID(ctx); id != "" {
+		req.Header.Set(wire.HeaderRequestID, id)
+	}
+	return req, nil
+}
+
+// do sends the request and turns every answer of 400 and above into an error.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, transportError(req.Context(), err)
+	}
+	if resp.StatusCode < 400 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	var eb wire.ErrorBody
+	if json.Unmarshal(b, &eb) == nil && eb.Error != nil && eb.Error.Code != "" {
+		return nil, eb.Error
+	}
+	code := wire.CodeInternal
+	switch resp.StatusCode {
+	case http.StatusNotFound:
+		code = wire.CodeNoRoute
+	case http.StatusMethodNotAllowed:
+		code = wire.CodeMethod
+	case http.StatusGone:
+		code = wire.CodeGone
+	case http.StatusServiceUnavailable, http.StatusBadGateway:
+		code = wire.CodeUnavailable
+	case http.StatusTooManyRequests:
+		code = wire.CodeOverloaded
+	case http.StatusBadRequest:
+		code = wire.CodeInvalid
+	}
+	return nil, &wire.Error{Code: code, Retryable: resp.StatusCode == 429 || resp.StatusCode >= 502,
+		Message: fmt.Sprintf("the station answered %s to %s", resp.Status, req.URL.Path)}
+}
+
+// transportError names what broke the connection, the caller's own end first.
+func transportError(ctx context.Context, err error) *wire.Error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &wire.Error{Code: wire.CodeTimeout, Message: "the request's time ran out", Retryable: true}
+	case ctx.Err() != nil:
+		return &wire.Error{Code: wire.CodeCancelled, Message: "the caller went away"}
+	}
+	return &wire.Error{Code: wire.CodeUnavailable, Message: "the station cannot be reached: " + err.Error(), Retryable: true}
+}
+
+type requestIDKey struct{}
+
+// WithRequestID makes calls under ctx carry X-Request-Id.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestIDKey{}, id)
+}
+
+// RequestID is the id of [WithRequestID], or "".
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}

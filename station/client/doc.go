@@ -1,0 +1,8 @@
+// Package client is the Go client of the station's wire: the host, liquid,
+// thoth bench and the conformance test all speak through it.
+//
+// A failed call returns *wire.Error whatever went wrong: the station's own
+// error where it answered with one, CodeUnavailable when it could not be
+// reached or died midway, CodeNoRoute for a bare 404, CodeCancelled or
+// CodeTimeout when the caller's context ended.
+package client

@@ -1,0 +1,144 @@
+package wire
+
+// Segment is a piece of prompt text. Only a segment marked Special may turn
+// into control tokens, so a user's text never does.
+type Segment struct {
+	Text    string `json:"text"`
+	Special bool   `json:"special,omitempty"`
+}
+
+// Prompt is given in exactly one of three forms. Text is one plain segment.
+type Prompt struct {
+	Text     string    `json:"text,omitempty"`
+	Segments []Segment `json:"segments,omitempty"`
+	Tokens   []int32   `json:"tokens,omitempty"`
+
+	// AddBOS puts the model's begin-of-sequence token first, where the model
+	// asks for one and the prompt does not start with it already. Default true
+	// for text and segments; token prompts are taken as they are.
+	AddBOS *bool `json:"add_bos,omitempty"`
+}
+
+// Sampling says how the next token is chosen. The zero value of a pointer means
+// the default named beside it.
+type Sampling struct {
+	Temperature      *float32          `json:"temperature,omitempty"`       // [0, 2], default 1; 0 is greedy: exact argmax
+	TopK             *int              `json:"top_k,omitempty"`             // [0, vocabulary], 0 is off, default 0
+	TopP             *float32          `json:"top_p,omitempty"`             // (0, 1], default 1 is off; 0 is taken as greedy
+	MinP             *float32          `json:"min_p,omitempty"`             // [0, 1], default 0 is off
+	TypicalP         *float32          `json:"typical_p,omitempty"`         // (0, 1], default 1 is off
+	RepeatPenalty    *float32          `json:"repeat_penalty,omitempty"`    // (0, 2], default 1 is off; prompt and answer
+	RepeatLastN      *int              `json:"repeat_last_n,omitempty"`     // [0, context_length], default 64
+	FrequencyPenalty *float32          `json:"frequency_penalty,omitempty"` // [-2, 2], default 0; answer only
+	PresencePenalty  *float32          `json:"presence_penalty,omitempty"`  // [-2, 2], default 0; answer only
+	LogitBias        map[int32]float32 `json:"logit_bias,omitempty"`        // token id -> [-100, 100]
+	Seed             *uint64           `json:"seed,omitempty"`              // absent: random; the done frame tells which
+	Grammar          string            `json:"grammar,omitempty"`           // GBNF, start symbol root
+
+	Logprobs    bool `json:"logprobs,omitempty"`     // give each token's log-probability
+	TopLogprobs int  `json:"top_logprobs,omitempty"` // [0, 20] alternatives per token
+}
+
+// Later holds fields whose feature is built later. Each answers "unsupported"
+// by name until then.
+type Later struct {
+	Fork       *int      `json:"fork,omitempty"`        // number of answers sharing one prefill
+	Priority   *int      `json:"priority,omitempty"`    // lower runs first
+	DeadlineMS *int64    `json:"deadline_ms,omitempty"` // give up after so many milliseconds
+	Prediction string    `json:"prediction,omitempty"`  // expected answer text, for speculation
+	Adapters   []Adapter `json:"adapters,omitempty"`    // LoRA set and scales; groups batches
+}
+
+// Adapter is one LoRA adapter of a set.
+type Adapter struct {
+	Digest string  `json:"digest"`
+	Scale  float32 `json:"scale"`
+}
+
+// GenerateRequest is the native fast path: prefill and decode in one call.
+type GenerateRequest struct {
+	Prompt    Prompt   `json:"prompt"`
+	Sampling  Sampling `json:"sampling"`
+	Stop      []string `json:"stop,omitempty"`       // at most 16, none empty; the earliest match ends the answer
+	MaxTokens int      `json:"max_tokens,omitempty"` // 0: up to context_length
+	IgnoreEOG bool     `json:"ignore_eog,omitempty"` // go on past end-of-generation tokens (benchmarks)
+	Progress  bool     `json:"progress,omitempty"`   // progress frames during prefill
+	Later
+}
+
+// EmbedRequest stages tokens in a session, a new one when Session is unknown
+// and empty. With Input it asks for pooled vectors instead (built later).
+type EmbedRequest struct {
+	Session string   `json:"session,omitempty"` // "" makes a new one; the answer names it
+	Prompt  Prompt   `json:"prompt"`
+	Append  bool     `json:"append,omitempty"` // append to an existing session's tokens (no BOS is added then)
+	Input   []string `json:"input,omitempty"`
+	Later
+}
+
+// EmbedResponse names the session and the ids of the tokens just staged.
+type EmbedResponse struct {
+	Session  string  `json:"session"`
+	Tokens   []int32 `json:"tokens"`   // those just staged
+	Position int     `json:"position"` // tokens evaluated so far
+	Staged   int     `json:"staged"`   // tokens staged and not yet evaluated
+}
+
+// ForwardRequest evaluates staged tokens of a session.
+type ForwardRequest struct {
+	Session     string `json:"session"`
+	Count       int    `json:"count,omitempty"`        // 0: all that are staged
+	Logprobs    bool   `json:"logprobs,omitempty"`     // log-probability of each evaluated token given those before it
+	TopLogprobs int    `json:"top_logprobs,omitempty"` // [0, 20]
+	Stream      bool   `json:"stream,omitempty"`       // answer as a stream with progress frames
+}
+
+// ForwardResponse tells where the session stands. Logprobs has one entry per
+// evaluated token; the first token of a sequence has no distribution before
+// it, so its entry has Logprob 0 and no Top.
+type ForwardResponse struct {
+	Session   string         `json:"session"`
+	Position  int            `json:"position"`
+	Remaining int            `json:"remaining"`
+	Evaluated int            `json:"evaluated"`
+	QueueMS   float64        `json:"queue_ms"`
+	PrefillMS float64        `json:"prefill_ms"`
+	Logprobs  []TokenLogprob `json:"logprobs,omitempty"`
+}
+
+// DecodeRequest samples up to N tokens from a session. The first call of a
+// session's turn brings Sampling; later calls without it go on with the same
+// sampler state. The last sampled token of a call is evaluated too, unless the
+// call releases the session.
+type DecodeRequest struct {
+	Session   string    `json:"session"`
+	Sampling  *Sampling `json:"sampling,omitempty"`
+	N         int       `json:"n,omitempty"` // tokens; 0: up to context_length
+	Stop      []string  `json:"stop,omitempty"`
+	IgnoreEOG bool      `json:"ignore_eog,omitempty"`
+	Release   bool      `json:"release,omitempty"` // end the session with this call
+}
+
+// TokenizeRequest asks for the tokens of a prompt.
+type TokenizeRequest struct {
+	Prompt Prompt `json:"prompt"`
+	Pieces bool   `json:"pieces,omitempty"` // also each token's bytes
+}
+
+// TokenizeResponse gives ids and, if asked, each token's bytes (base64 in JSON:
+// a token need not be valid UTF-8).
+type TokenizeResponse struct {
+	Tokens []int32  `json:"tokens"`
+	Pieces [][]byte `json:"pieces,omitempty"`
+}
+
+// DetokenizeRequest asks for the text of tokens.
+type DetokenizeRequest struct {
+	Tokens  []int32 `json:"tokens"`
+	Special bool    `json:"special,omitempty"` // write control tokens as text instead of leaving them out
+}
+
+// DetokenizeResponse is the text; bytes that are not UTF-8 become U+FFFD.
+type DetokenizeResponse struct {
+	Text string `json:"text"`
+}
