@@ -45,9 +45,13 @@ type Engine interface {
 	// Sample draws one token for each request from the rows of the last Decode,
 	// and feeds it to the request's sampler. out has the requests' length. loop.
 	Sample(reqs []SampleRequest, out []Sampled) error
-	// Logprobs gives, for row i of the last Decode, the log-probability of token
-	// next and the top alternatives. loop.
-	Logprobs(row int, next Token, top int) (TokenLogprob, error)
+	// Logprobs gives, for row i of the last Decode, or for held where that is not
+	// nil, the log-probability of token next and the top alternatives. loop.
+	Logprobs(row int, held Held, next Token, top int) (TokenLogprob, error)
+
+	// Hold copies row i's logits out, so that Sample and Logprobs can use them
+	// after later Decodes: a session between two calls keeps its place. loop.
+	Hold(row int) (Held, error)
 
 	// NewSampler builds a sampler chain. prompt feeds the repeat penalty's
 	// window. Safe from any goroutine. Errors: ErrGrammar.
@@ -67,6 +71,11 @@ type Engine interface {
 
 	// Close frees the model. No call may follow. loop.
 	Close()
+}
+
+// Held is one row's logits, kept past the Decode that made them.
+type Held interface {
+	Free()
 }
 
 // State is saved KV of a position range, in memory the engine owns.
@@ -115,6 +124,7 @@ func (b *Batch) Len() int { return len(b.Tokens) }
 // SampleRequest asks for one token of one row (a batch index with Output).
 type SampleRequest struct {
 	Row      int
+	Held     Held // where not nil, used instead of Row
 	Sampler  Sampler
 	Logprobs bool // fill Sampled.Logprob
 	Top      int  // alternatives, [0, 20]
