@@ -1,0 +1,142 @@
+package wire
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew; a changed one needs a new Version")
+
+func p[T any](v T) *T { return &v }
+
+var sampling = Sampling{
+	Temperature: p[float32](0.5), TopK: p(40), TopP: p[float32](0.75), MinP: p[float32](0.25), TypicalP: p[float32](0.5),
+	RepeatPenalty: p[float32](1.5), RepeatLastN: p(64), FrequencyPenalty: p[float32](-0.5), PresencePenalty: p[float32](0.5),
+	LogitBias: map[int32]float32{5: -100, 7: 1.5}, Seed: p(uint64(18446744073709551615)), Grammar: `root ::= "yes" | "no"`,
+	Logprobs: true, TopLogprobs: 2,
+}
+
+var later = Later{
+	Fork: p(2), Priority: p(-1), DeadlineMS: p(int64(1500)), Prediction: "as before",
+	Adapters: []Adapter{{Digest: "b179c9", Scale: 0.5}},
+}
+
+var prompt = Prompt{
+	Text: "hi", Segments: []Segment{{Text: "<|im_start|>user\n", Special: true}, {Text: "hi"}}, Tokens: []int32{1, 2}, AddBOS: p(false),
+}
+
+var logprob = TokenLogprob{ID: 5, Bytes: []byte("\xf0\x9f"), Logprob: -0.25, Top: []TokenLogprob{
+	{ID: 5, Bytes: []byte("\xf0\x9f"), Logprob: -0.25}, {ID: 6, Bytes: []byte("a"), Logprob: -1.5}}}
+
+var forward = ForwardResponse{Session: "s1", Position: 700, Remaining: 18, Evaluated: 512, QueueMS: 0.5, PrefillMS: 1900.25, Logprobs: []TokenLogprob{logprob}}
+
+var done = Done{Reason: ReasonStop, StopString: "\n\n", PromptTokens: 718, CompletionTokens: 42, Seed: 9007199254740993, Session: "s1",
+	Timings: Timings{QueueMS: 0.5, TokenizeMS: 0.25, PrefillMS: 1900.25, TTFTMS: 1901, DecodeMS: 350.5, TokensPerSecond: 119.5}}
+
+var stationError = Error{Code: CodeInvalid, Message: "top_p is 1.5, want (0, 1]", Param: "sampling.top_p", Retryable: true}
+
+var backend = Backend{Requested: "cuda", Selected: "cpu", Device: "AVX-512", Libraries: []string{"libggml-cpu-icelake.so"}, Driver: "580.65", Runtime: "13.0",
+	Features: []string{"AVX512"}, Threads: 2, Slow: true, Reason: "no NVIDIA driver", Errors: []string{"libggml-cuda.so: libcuda.so.1 is missing"}}
+
+// golden has one full value of each type of the wire, and of frames one of
+// each kind. Full: every field set, so that a new field shows here.
+var golden = []struct {
+	name  string
+	value any
+	part  bool // a kind of a type; not every field is set
+}{
+	{name: "handshake", value: &Handshake{Wire: Version, Role: "station", Build: "v1", EngineABI: "llama-ec98e2002", Address: "http://127.0.0.1:8000", Backend: "cpu", PID: 42}},
+	{name: "health", value: &Health{Status: StatusOK, Error: "the file is cut", Wire: Version, KVSession: p(false), DecodeNext: p(true), KVReason: "not built",
+		Build: "v1", EngineABI: "llama-ec98e2002", Backend: backend, Cells: 16384, ContextLength: 8192, Sequences: 64, KVTypeK: "f16", KVTypeV: "q8_0",
+		FlashAttention: true, LoadProgress: 0.5, UptimeSeconds: 12.5}},
+	{name: "health-loading", part: true, value: &Health{Status: StatusLoading, Wire: Version, Build: "v1", LoadProgress: 0.25}},
+	{name: "model", value: &Model{Name: "SmolLM2", File: "m.gguf", Digest: "b179c9", Architecture: "llama", Description: "llama 135M Q4_1", Parameters: 134515008,
+		SizeBytes: 91727520, Vocabulary: 49152, Embedding: 576, Layers: 30, ContextTrain: 8192, KVBytesToken: 23040, KVCut: true, KVCutReason: "recurrent",
+		ChatTemplate: "{{ messages }}", Special: SpecialTokens{BOS: 1, EOS: 2, EOT: 2, PAD: -1, EOG: []int32{0, 2}, BOSText: "<|im_start|>", EOSText: "<|im_end|>", AddBOS: true}}},
+	{name: "stats", value: &Stats{Status: StatusDraining, UptimeSeconds: 1.5, Steps: 2, PromptTokens: 3, DecodedTokens: 4, Requests: 5, Cancelled: 6, Failed: 7,
+		DecodeFailures: 8, Compactions: 9, CompactionMS: 10.5, Swaps: 11, Aborts: 12, Running: 13, Waiting: 14, Swapped: 15, Sessions: 16, Cells: 17, CellsUsed: 18,
+		CellsDead: 19, Threads: 20, RSSBytes: 21, Goroutines: 22}},
+	{name: "tokenize-request", value: &TokenizeRequest{Prompt: prompt, Pieces: true}},
+	{name: "tokenize-response", value: &TokenizeResponse{Tokens: []int32{1, 2}, Pieces: [][]byte{[]byte("h"), []byte("\xf0\x9f")}}},
+	{name: "detokenize-request", value: &DetokenizeRequest{Tokens: []int32{1, 2}, Special: true}},
+	{name: "detokenize-response", value: &DetokenizeResponse{Text: "h\ufffd"}},
+	{name: "generate-request", value: &GenerateRequest{Prompt: prompt, Sampling: sampling, Stop: []string{"\n\n", "END"}, MaxTokens: 64, IgnoreEOG: true, Progress: true, Later: later}},
+	{name: "generate-request-least", part: true, value: &GenerateRequest{Prompt: Prompt{Text: "hi"}}},
+	{name: "embed-request", value: &EmbedRequest{Session: "s1", Prompt: prompt, Append: true, Input: []string{"a"}, Later: later}},
+	{name: "embed-response", value: &EmbedResponse{Session: "s1", Tokens: []int32{1, 2}, Position: 3, Staged: 4}},
+	{name: "forward-request", value: &ForwardRequest{Session: "s1", Count: 64, Logprobs: true, TopLogprobs: 3, Stream: true}},
+	{name: "forward-response", value: &forward},
+	{name: "decode-request", value: &DecodeRequest{Session: "s1", Sampling: &sampling, N: 8, Stop: []string{"END"}, IgnoreEOG: true, Release: true}},
+	{name: "error-body", value: &ErrorBody{Error: &stationError}},
+	{name: "frame", value: &Frame{Type: FrameText, Text: "é", Tokens: []int32{5}, Logprobs: []TokenLogprob{logprob}, Progress: &Progress{Queue: 1, Position: 2, Total: 3},
+		Done: &done, Forward: &forward, Error: &stationError}},
+	{name: "frame-text", part: true, value: &Frame{Type: FrameText, Text: "é", Tokens: []int32{5, 6}}},
+	{name: "frame-progress", part: true, value: &Frame{Type: FrameProgress, Progress: &Progress{Position: 64, Total: 718}}},
+	{name: "frame-done", part: true, value: &Frame{Type: FrameDone, Done: &Done{Reason: ReasonEOG, PromptTokens: 3, CompletionTokens: 2, Seed: 1}}},
+	{name: "frame-forward", part: true, value: &Frame{Type: FrameDone, Forward: &ForwardResponse{Session: "s1", Position: 4, Evaluated: 4}}},
+	{name: "frame-error", part: true, value: &Frame{Type: FrameError, Error: &Error{Code: CodeEngine, Message: "a decode failed"}}},
+}
+
+func TestGolden_BytesStayTheSame(t *testing.T) {
+	files := map[string]bool{}
+	for _, g := range golden {
+		t.Run(g.name, func(t *testing.T) {
+			if !g.part {
+				requireFull(t, reflect.ValueOf(g.value), g.name)
+			}
+			got, err := json.MarshalIndent(g.value, "", "  ")
+			require.NoError(t, err)
+			got = append(got, '\n')
+			file := filepath.Join("testdata", g.name+".json")
+			if *update {
+				require.NoError(t, os.MkdirAll("testdata", 0o755))
+				require.NoError(t, os.WriteFile(file, got, 0o644))
+			}
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Equal(t, string(want), string(got))
+
+			back := reflect.New(reflect.TypeOf(g.value).Elem()).Interface()
+			require.NoError(t, json.Unmarshal(want, back))
+			require.Equal(t, g.value, back, "what is sent is what arrives")
+		})
+		files[g.name+".json"] = true
+	}
+	entries, err := os.ReadDir("testdata")
+	require.NoError(t, err)
+	for _, e := range entries {
+		require.True(t, files[e.Name()], "%s belongs to no type", e.Name())
+	}
+}
+
+// requireFull fails for a field left at its zero value, in nested values too.
+// The alternatives of a log-probability have no alternatives of their own.
+func requireFull(t *testing.T, v reflect.Value, path string) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Pointer:
+		require.False(t, v.IsNil(), "%s is not set", path)
+		if v.Elem().Kind() == reflect.Struct {
+			requireFull(t, v.Elem(), path)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			requireFull(t, v.Field(i), path+"."+name)
+		}
+	case reflect.Slice:
+		require.NotZero(t, v.Len(), "%s is not set", path)
+		if v.Type() == reflect.TypeFor[[]TokenLogprob]() && !strings.HasSuffix(path, "Top") {
+			requireFull(t, v.Index(0), path+"[0]")
+		}
+	default:
+		require.False(t, v.IsZero(), "%s is not set", path)
+	}
+}
