@@ -1,0 +1,97 @@
+package station
+
+import (
+	"sync/atomic"
+	"time"
+
+	"thoth/station/engine"
+	"thoth/station/wire"
+)
+
+// sequence is tokens and, for the first pos of them, KV.
+//
+// tokens belongs to the holder of the session's busy mark, or to the loop while
+// a call runs. The rest is the loop's alone.
+type sequence struct {
+	tokens []engine.Token
+
+	pos     int          // tokens evaluated: KV holds positions [0, pos)
+	id      engine.SeqID // its place in the engine, noSeq when it has none
+	swapped engine.State // its KV in RAM while it has no place; nil if pos is 0
+	held    engine.Held  // logits of the row at pos-1, kept between two calls
+	sampler engine.Sampler
+	adapter string // adapter set; only sequences of one set share a batch
+}
+
+const noSeq engine.SeqID = -1
+
+func newSequence() *sequence { return &sequence{id: noSeq} }
+
+// drop frees what the sequence holds outside the pool.
+func (s *sequence) drop() {
+	if s.held != nil {
+		s.held.Free()
+		s.held = nil
+	}
+	if s.swapped != nil {
+		s.swapped.Free()
+		s.swapped = nil
+	}
+	if s.sampler != nil {
+		s.sampler.Free()
+		s.sampler = nil
+	}
+}
+
+// call is work on a sequence: evaluate its tokens up to target, then, with dec,
+// sample. A sampled token is appended to the tokens and moves target by one, so
+// a decoding call is simply one that lacks one token.
+type call struct {
+	seq     *sequence
+	target  int
+	from    int // pos at the start
+	dec     *decoding
+	release bool // the sequence ends with the call
+	session string
+
+	rows      bool // /forward: log-probabilities of the evaluated tokens
+	rowsTop   int
+	logprobs  []wire.TokenLogprob
+	progress  bool
+	out       *output
+	cancelled atomic.Bool
+
+	arrived    time.Time // at the station's door
+	queued     time.Time // decoded, tokenised and handed to the loop
+	started    time.Time // first time in a batch
+	prefilled  time.Time // prompt evaluated
+	firstToken time.Time
+}
+
+// decoding is the sampling half of a call.
+type decoding struct {
+	fresh     engine.Sampler // takes the place of the sequence's sampler at the start; nil keeps it
+	text      textStream
+	max       int // tokens to sample at most
+	sampled   int // tokens sampled, end of generation not counted
+	prompt    int // position before the first sampled token
+	logprobs  bool
+	top       int
+	ignoreEOG bool
+	ended     wire.Reason // set when sampling is over; "" before
+	stop      string
+	tokens    []engine.Token // sampled, not yet told in a frame
+}
+
+// missing is the number of tokens to evaluate.
+func (c *call) missing() int { return c.target - c.seq.pos }
+
+// decodes says whether the prompt is done and answer tokens are being made.
+func (c *call) decodes() bool { return c.dec != nil && !c.firstToken.IsZero() }
+
+// ready says whether a token can be sampled without a batch, from held logits.
+func (c *call) ready() bool {
+	return c.dec != nil && c.dec.ended == "" && c.missing() == 0 && c.seq.held != nil
+}
+
+func (c *call) fail(e *wire.Error) { c.out.put(wire.Frame{Type: wire.FrameError, Error: e}) }

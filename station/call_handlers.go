@@ -1,0 +1,295 @@
+package station
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"thoth/station/engine"
+	"thoth/station/wire"
+)
+
+// Handlers that make calls: /generate and the staged path.
+
+func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
+	var q wire.GenerateRequest
+	l, e := st.open(w, r, &q)
+	if e == nil {
+		e = checkLater(&q.Later)
+	}
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	tokens, e := l.tokenize(&q.Prompt, false)
+	switch {
+	case e != nil:
+	case len(tokens) == 0:
+		e = invalid("prompt", "the prompt is empty: give text, segments or tokens")
+	default:
+		e = l.checkLength(len(tokens))
+	}
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	seq := newSequence()
+	seq.tokens = tokens
+	c := &call{seq: seq, target: len(tokens), release: true, progress: q.Progress, arrived: arrived, out: newOutput()}
+	if c.dec, e = l.newDecoding(&q.Sampling, q.Stop, q.MaxTokens, "max_tokens", tokens, q.IgnoreEOG); e == nil {
+		_, e = st.stream(w, r, l, c)
+	}
+	if e != nil {
+		writeError(w, e)
+	}
+}
+
+func (st *Station) postEmbed(w http.ResponseWriter, r *http.Request) {
+	var q wire.EmbedRequest
+	l, e := st.open(w, r, &q)
+	if e == nil {
+		e = checkLater(&q.Later)
+	}
+	if e == nil && q.Input != nil {
+		e = unsupported("input")
+	}
+	if e == nil && q.Append && q.Session == "" {
+		e = invalid("append", "append needs the session to append to")
+	}
+	if e == nil && q.Session != "" && !q.Append {
+		e = invalid("session", "a session is named by the station: leave session empty for a new one, or set append")
+	}
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	tokens, e := l.tokenize(&q.Prompt, q.Append)
+	if e == nil && len(tokens) == 0 {
+		e = invalid("prompt", "the prompt is empty: give text, segments or tokens")
+	}
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	s, e := st.session(r, q.Session)
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	if e := l.checkLength(len(s.seq.tokens) + len(tokens)); e != nil {
+		if q.Append {
+			st.sessions.release(s)
+		} else {
+			st.sessions.discard(s)
+		}
+		writeError(w, e)
+		return
+	}
+	s.seq.tokens = append(s.seq.tokens, tokens...)
+	a := wire.EmbedResponse{Session: s.id, Tokens: tokens, Position: s.position, Staged: len(s.seq.tokens) - s.position}
+	st.sessions.release(s)
+	writeJSON(w, http.StatusOK, a)
+}
+
+func (st *Station) postForward(w http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
+	var q wire.ForwardRequest
+	l, e := st.open(w, r, &q)
+	if e == nil && (q.TopLogprobs < 0 || q.TopLogprobs > maxTopLogprobs) {
+		e = invalid("top_logprobs", "top_logprobs is %d; allowed is 0 to %d", q.TopLogprobs, maxTopLogprobs)
+	}
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	s, e := st.existing(r, q.Session)
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	staged := len(s.seq.tokens) - s.position
+	if q.Count < 0 || q.Count > staged {
+		st.sessions.release(s)
+		writeError(w, invalid("count", "count is %d; allowed is 0 to %d, the tokens staged (0: all)", q.Count, staged))
+		return
+	}
+	c := &call{seq: s.seq, target: len(s.seq.tokens), session: s.id, rows: q.Logprobs, rowsTop: q.TopLogprobs,
+		progress: q.Stream, arrived: arrived, out: newOutput()}
+	if q.Count > 0 {
+		c.target = s.position + q.Count
+	}
+	if q.Stream {
+		st.streamSession(w, r, l, c, s)
+		return
+	}
+	last, e := st.await(r, l, c, nil)
+	st.settle(s, c, last, e)
+	if e == nil && last.Error != nil {
+		e = last.Error
+	}
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	writeJSON(w, http.StatusOK, last.Forward)
+}
+
+func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
+	var q wire.DecodeRequest
+	l, e := st.open(w, r, &q)
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	s, e := st.existing(r, q.Session)
+	if e != nil {
+		writeError(w, e)
+		return
+	}
+	sampling := q.Sampling
+	if sampling == nil && s.turn == nil {
+		sampling = &wire.Sampling{}
+	}
+	c := &call{seq: s.seq, target: len(s.seq.tokens), session: s.id, release: q.Release, arrived: arrived, out: newOutput()}
+	if e = l.checkLength(len(s.seq.tokens)); e == nil {
+		c.dec, e = l.newDecoding(sampling, q.Stop, q.N, "n", s.seq.tokens, q.IgnoreEOG)
+	}
+	if e != nil {
+		st.sessions.release(s)
+		writeError(w, e)
+		return
+	}
+	if sampling != nil {
+		s.turn = sampling
+	}
+	c.dec.logprobs, c.dec.top = s.turn.Logprobs, s.turn.TopLogprobs
+	st.streamSession(w, r, l, c, s)
+}
+
+// newDecoding checks the sampling half of a request. Without sampling the
+// sequence's sampler goes on.
+func (l *loop) newDecoding(s *wire.Sampling, stops []string, n int, name string, tokens []engine.Token, ignoreEOG bool) (*decoding, *wire.Error) {
+	if e := checkStops(stops); e != nil {
+		return nil, e
+	}
+	if n < 0 {
+		return nil, invalid(name, "%s is %d; it must be at least 1, or 0 for as many as fit", name, n)
+	}
+	room := l.info.ContextLength - len(tokens)
+	d := &decoding{max: room, ignoreEOG: ignoreEOG, text: textStream{stops: stops}}
+	if n > 0 {
+		d.max = min(n, room)
+	}
+	if s == nil {
+		return d, nil
+	}
+	d.logprobs, d.top = s.Logprobs, s.TopLogprobs
+	var e *wire.Error
+	d.fresh, e = l.newSampler(s, tokens)
+	return d, e
+}
+
+// session makes a session, or takes an existing one where it is named.
+func (st *Station) session(r *http.Request, id string) (*session, *wire.Error) {
+	if id == "" {
+		return st.sessions.create(r.Header.Get(wire.HeaderOwner))
+	}
+	return st.existing(r, id)
+}
+
+func (st *Station) existing(r *http.Request, id string) (*session, *wire.Error) {
+	if id == "" {
+		return nil, invalid("session", "session is missing: it names what /embed has made")
+	}
+	return st.sessions.acquire(id, r.Header.Get(wire.HeaderOwner))
+}
+
+// streamSession is stream for a session's call, and settles the session.
+func (st *Station) streamSession(w http.ResponseWriter, r *http.Request, l *loop, c *call, s *session) {
+	last, e := st.stream(w, r, l, c)
+	st.settle(s, c, last, e)
+	if e != nil {
+		writeError(w, e)
+	}
+}
+
+// settle gives a session back after its call: a call that completed keeps it, a
+// call cut midway, or one that released it, ends it.
+func (st *Station) settle(s *session, c *call, last wire.Frame, notTaken *wire.Error) {
+	switch {
+	case notTaken != nil && last.Type == "":
+		st.sessions.release(s) // the loop never saw it
+	case last.Type == wire.FrameDone && !c.release:
+		s.position = len(s.seq.tokens)
+		if last.Forward != nil {
+			s.position = last.Forward.Position
+		}
+		st.sessions.release(s)
+	default:
+		st.sessions.remove(s)
+	}
+}
+
+// stream submits a call and writes its frames as they come. An error before the
+// first frame is returned for the HTTP status, together with the frame that
+// carried it if the loop sent it.
+func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *call) (wire.Frame, *wire.Error) {
+	var refused *wire.Error
+	flush := http.NewResponseController(w)
+	enc := json.NewEncoder(w)
+	started := false
+	last, e := st.await(r, l, c, func(frames []wire.Frame) {
+		if !started {
+			if f := frames[0]; f.Type == wire.FrameError {
+				refused = f.Error
+				return
+			}
+			started = true
+			w.Header().Set("Content-Type", wire.ContentTypeStream)
+			w.WriteHeader(http.StatusOK)
+		}
+		for i := range frames {
+			if enc.Encode(&frames[i]) != nil {
+				return // the reader has gone; the request's context tells the rest
+			}
+		}
+		_ = flush.Flush()
+	})
+	if e == nil {
+		e = refused
+	}
+	return last, e
+}
+
+// await submits a call, gives its frames to sink, and returns the final one. It
+// returns only after the loop has let go of the call: a caller that goes away
+// cancels it.
+func (st *Station) await(r *http.Request, l *loop, c *call, sink func([]wire.Frame)) (wire.Frame, *wire.Error) {
+	st.handlers.Add(1)
+	defer st.handlers.Done()
+	c.queued = time.Now()
+	if e := l.submit(c); e != nil {
+		if c.dec != nil && c.dec.fresh != nil {
+			c.dec.fresh.Free()
+		}
+		return wire.Frame{}, e
+	}
+	l.counts.requests.Add(1)
+	for {
+		frames, err := c.out.take(r.Context())
+		if err != nil {
+			l.cancel(c)
+			c.out.drain()
+			return wire.Frame{Type: wire.FrameError, Error: &wire.Error{Code: wire.CodeCancelled, Message: fmt.Sprintf("the caller went away: %v", err)}}, nil
+		}
+		if sink != nil {
+			sink(frames)
+		}
+		if f := frames[len(frames)-1]; f.Type == wire.FrameDone || f.Type == wire.FrameError {
+			return f, nil
+		}
+	}
+}

@@ -1,0 +1,394 @@
+package station
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"thoth/station/engine"
+	"thoth/station/wire"
+)
+
+// loop owns the engine's context and runs continuous batching: sequences join
+// and leave between steps. It runs on one goroutine, locked to its OS thread,
+// and blocks while there is nothing to do.
+//
+// A call is in exactly one of inbox, waiting and running, or has ended. A
+// session's sequence between two calls is in idle.
+type loop struct {
+	opts Options
+	eng  engine.Engine
+	info engine.Info
+	pool *pool
+	pace pace
+
+	waiting []*call     // without a place in the batch, oldest first
+	running []*call     // in the batch, in order of arrival inside an adapter set
+	idle    []*sequence // sessions between calls, longest idle first
+	copies  []copyJob   // KV copies to be done in slices between steps
+
+	batch   engine.Batch
+	reqs    []engine.SampleRequest
+	who     []*call // of reqs
+	sampled []engine.Sampled
+	isEOG   map[engine.Token]bool
+
+	wake  chan struct{} // buffered 1: the inbox has something
+	inbox struct {
+		sync.Mutex
+		calls    []*call
+		ended    []*sequence
+		queued   int // calls here and in waiting
+		draining bool
+		stopped  bool // no call will be taken any more
+		abandon  bool // end what still runs
+	}
+	// sole is the only call of the batch being decoded, so that cancelling it may
+	// abort the decode. Guarded, because aborting must never hit the next batch.
+	sole struct {
+		sync.Mutex
+		call *call
+	}
+
+	gauges      gauges
+	counts      counts
+	stepSeconds prometheus.Observer
+}
+
+// copyJob is one slice of copying KV for a purpose that can wait. It reports
+// whether the job is finished; the loop calls it again in the next step if not.
+type copyJob func() (finished bool)
+
+// idleTidy is how long the loop sits idle before it compacts on its own account:
+// long enough not to come between the calls of one request.
+const idleTidy = 250 * time.Millisecond
+
+// reserve is the room left for each running answer when a new call is let in, so
+// that letting it in does not at once push somebody out.
+const reserve = 32
+
+func newLoop(eng engine.Engine, opts Options, stepSeconds prometheus.Observer) *loop {
+	info := eng.Info()
+	l := &loop{
+		opts: opts, eng: eng, info: info, pool: newPool(eng), stepSeconds: stepSeconds,
+		wake:  make(chan struct{}, 1),
+		isEOG: make(map[engine.Token]bool, len(info.EOG)),
+	}
+	for _, t := range info.EOG {
+		l.isEOG[t] = true
+	}
+	return l
+}
+
+// submit hands a call to the loop. An error means it was not taken.
+func (l *loop) submit(c *call) *wire.Error {
+	l.inbox.Lock()
+	defer l.inbox.Unlock()
+	switch {
+	case l.inbox.draining || l.inbox.stopped:
+		return errDraining()
+	case l.inbox.queued >= l.opts.MaxWaiting:
+		return &wire.Error{Code: wire.CodeOverloaded, Retryable: true,
+			Message: "too many requests are waiting for the model"}
+	}
+	l.inbox.queued++
+	l.inbox.calls = append(l.inbox.calls, c)
+	l.signal()
+	return nil
+}
+
+// cancel ends a call before the next step; if it computes alone, at once.
+func (l *loop) cancel(c *call) {
+	c.cancelled.Store(true)
+	l.sole.Lock()
+	if l.sole.call == c {
+		l.eng.Abort()
+		l.counts.aborts.Add(1)
+	}
+	l.sole.Unlock()
+	l.signal()
+}
+
+// end takes an idle sequence's place and state away.
+func (l *loop) end(s *sequence) {
+	l.inbox.Lock()
+	l.inbox.ended = append(l.inbox.ended, s)
+	l.inbox.Unlock()
+	l.signal()
+}
+
+// drain refuses new calls; abandon also ends those that still run.
+func (l *loop) drain(abandon bool) {
+	l.inbox.Lock()
+	l.inbox.draining = true
+	l.inbox.abandon = l.inbox.abandon || abandon
+	l.inbox.Unlock()
+	l.signal()
+}
+
+func (l *loop) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run steps until ctx ends, then ends every call and closes the engine. The
+// caller's goroutine must be the one that loaded the engine.
+func (l *loop) run(ctx context.Context) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer l.shutdown()
+	for ctx.Err() == nil {
+		l.intake()
+		l.admit()
+		worked := l.step()
+		l.copySlice(!worked)
+		l.publish()
+		if !worked {
+			l.sleep(ctx)
+		}
+	}
+}
+
+// sleep blocks until something arrives. Dead cells left by sessions that still
+// live are tidied up once when the loop has been idle for a while.
+func (l *loop) sleep(ctx context.Context) {
+	var tidy <-chan time.Time
+	if l.pool.dead() > 0 && len(l.copies) == 0 {
+		t := time.NewTimer(idleTidy)
+		defer t.Stop()
+		tidy = t.C
+	}
+	select {
+	case <-l.wake:
+	case <-ctx.Done():
+	case <-tidy:
+		l.copies = append(l.copies, func() bool { l.compact(); return true })
+	}
+}
+
+// intake takes what arrived and drops what was cancelled.
+func (l *loop) intake() {
+	l.inbox.Lock()
+	calls, ended, abandon := l.inbox.calls, l.inbox.ended, l.inbox.abandon
+	l.inbox.calls, l.inbox.ended = nil, nil
+	l.inbox.Unlock()
+
+	for _, c := range calls {
+		l.idle = without(l.idle, c.seq)
+		if c.dec != nil && c.dec.fresh != nil {
+			if c.seq.sampler != nil {
+				c.seq.sampler.Free()
+			}
+			c.seq.sampler, c.dec.fresh = c.dec.fresh, nil
+		}
+		l.waiting = append(l.waiting, c)
+	}
+	for _, s := range ended {
+		l.idle = without(l.idle, s)
+		l.pool.leave(s)
+		s.drop()
+	}
+	for _, c := range slices.Concat(l.waiting, l.running) {
+		switch {
+		case c.cancelled.Load():
+			l.counts.cancelled.Add(1)
+			l.fail(c, &wire.Error{Code: wire.CodeCancelled, Message: "the caller went away"})
+		case abandon:
+			l.fail(c, errDraining())
+		}
+	}
+	l.count()
+}
+
+// admit gives waiting calls their place, in order, while there is room for
+// their prompt. Idle sessions make room by going to RAM.
+func (l *loop) admit() {
+	for len(l.waiting) > 0 && !l.inboxAbandon() {
+		c := l.waiting[0]
+		if !l.makeRoom(c) {
+			break
+		}
+		if c.seq.id == noSeq {
+			if err := l.pool.place(c.seq); err != nil {
+				if errors.Is(err, errNoRoom) {
+					break
+				}
+				l.lost(err, c)
+				continue
+			}
+		}
+		l.waiting = l.waiting[1:]
+		l.running = append(l.running, c)
+		if c.started.IsZero() {
+			c.started = time.Now()
+			c.from = c.seq.pos
+		}
+	}
+	l.count()
+	if len(l.waiting) > 0 {
+		l.tellQueue()
+	}
+}
+
+// makeRoom says whether a call's prompt fits beside what is running.
+func (l *loop) makeRoom(c *call) bool {
+	need := c.missing() + reserve
+	if c.seq.id == noSeq {
+		need += c.seq.pos
+	}
+	for _, r := range l.running {
+		need += r.missing() + reserve
+	}
+	for l.pool.live()+need > l.pool.cells || c.seq.id == noSeq && len(l.pool.free) == 0 {
+		if !l.swapOutIdle() {
+			// Alone it always fits: a sequence is at most context_length, the pool at least that.
+			return len(l.running) == 0 && len(l.pool.free) > 0
+		}
+	}
+	return true
+}
+
+// swapOutIdle moves the KV of the session that was idle longest to RAM.
+func (l *loop) swapOutIdle() bool {
+	for _, s := range l.idle {
+		if s.id == noSeq {
+			continue
+		}
+		if err := l.pool.swapOut(s); err != nil {
+			l.opts.Logger.Error().Err(err).Msg("a session's KV cannot be copied out; the session ends")
+			l.pool.leave(s)
+			s.pos = 0
+			s.drop()
+			continue
+		}
+		return true
+	}
+	return false
+}
+
+// copySlice spends engine time on queued copies: a slice beside running calls,
+// without limit when idle.
+func (l *loop) copySlice(idle bool) {
+	for start := time.Now(); len(l.copies) > 0; {
+		if l.copies[0]() {
+			l.copies = l.copies[1:]
+		}
+		if !idle && time.Since(start) > l.opts.CopySlice {
+			return
+		}
+	}
+}
+
+func (l *loop) compact() {
+	if err := l.pool.compact(); err != nil {
+		l.lost(err, nil)
+	}
+}
+
+// lost ends what a failed copy has harmed: every resident if KV was lost, the
+// call in question otherwise.
+func (l *loop) lost(err error, c *call) {
+	l.opts.Logger.Error().Err(err).Msg("KV copy failed")
+	failure := &wire.Error{Code: wire.CodeEngine, Message: "the engine lost this request's KV state; send it again", Retryable: true}
+	var lost *lostError
+	if !errors.As(err, &lost) {
+		if c != nil {
+			l.fail(c, failure)
+		}
+		return
+	}
+	for _, r := range slices.Clone(l.running) {
+		l.fail(r, failure)
+	}
+	for _, s := range slices.Clone(l.idle) {
+		l.forgetIdle(s)
+	}
+	l.pool.reset()
+}
+
+// forgetIdle drops an idle session's KV and keeps its tokens: its next call
+// evaluates them again.
+func (l *loop) forgetIdle(s *sequence) {
+	l.pool.leave(s)
+	s.pos = 0
+	if s.held != nil {
+		s.held.Free()
+		s.held = nil
+	}
+	if s.swapped != nil {
+		s.swapped.Free()
+		s.swapped = nil
+	}
+}
+
+// fail ends a call and its sequence with an error frame.
+func (l *loop) fail(c *call, e *wire.Error) {
+	l.remove(c)
+	l.pool.leave(c.seq)
+	c.seq.drop()
+	if e.Code != wire.CodeCancelled {
+		l.counts.failed.Add(1)
+	}
+	c.fail(e)
+}
+
+func (l *loop) remove(c *call) {
+	l.waiting = without(l.waiting, c)
+	l.running = without(l.running, c)
+}
+
+// shutdown ends everything and closes the engine.
+func (l *loop) shutdown() {
+	l.inbox.Lock()
+	l.inbox.stopped, l.inbox.abandon = true, true
+	l.inbox.Unlock()
+	l.intake()
+	for _, s := range slices.Clone(l.idle) {
+		l.pool.leave(s)
+		s.drop()
+	}
+	l.idle = nil
+	l.publish()
+	l.eng.Close()
+}
+
+func (l *loop) inboxAbandon() bool {
+	l.inbox.Lock()
+	defer l.inbox.Unlock()
+	return l.inbox.abandon
+}
+
+// count keeps the queue's length, which submit compares with its bound.
+func (l *loop) count() {
+	l.inbox.Lock()
+	l.inbox.queued = len(l.waiting) + len(l.inbox.calls)
+	l.inbox.Unlock()
+}
+
+// tellQueue sends progress to waiting calls that asked for it.
+func (l *loop) tellQueue() {
+	for i, c := range l.waiting {
+		if c.progress {
+			c.out.put(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{
+				Queue: i + 1, Position: c.seq.pos, Total: c.target}})
+		}
+	}
+}
+
+func without[T comparable](list []T, v T) []T {
+	if i := slices.Index(list, v); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+func errDraining() *wire.Error {
+	return &wire.Error{Code: wire.CodeDraining, Message: "the station is shutting down", Retryable: true}
+}

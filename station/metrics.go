@@ -1,0 +1,136 @@
+package station
+
+import (
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"thoth/station/wire"
+)
+
+// counts only grow.
+type counts struct {
+	steps, promptTokens, decodedTokens  atomic.Uint64
+	requests, cancelled, failed, aborts atomic.Uint64
+	decodeFailures                      atomic.Uint64
+}
+
+// gauges are what the loop last published.
+type gauges struct {
+	running, waiting, swapped atomic.Int64
+	used, dead                atomic.Int64
+	compactions, swaps        atomic.Uint64
+	compactionNS              atomic.Int64
+}
+
+// publish tells the loop's books to readers on other goroutines.
+func (l *loop) publish() {
+	g, swapped := &l.gauges, 0
+	for _, c := range l.waiting {
+		if c.seq.swapped != nil {
+			swapped++
+		}
+	}
+	for _, s := range l.idle {
+		if s.swapped != nil {
+			swapped++
+		}
+	}
+	g.running.Store(int64(len(l.running)))
+	g.waiting.Store(int64(len(l.waiting)))
+	g.swapped.Store(int64(swapped))
+	g.used.Store(int64(l.pool.live()))
+	g.dead.Store(int64(l.pool.dead()))
+	g.compactions.Store(l.pool.compactions)
+	g.compactionNS.Store(int64(l.pool.compactionTime))
+	g.swaps.Store(l.pool.swaps)
+}
+
+func (st *Station) stats() wire.Stats {
+	s := wire.Stats{Status: st.health().Status, UptimeSeconds: time.Since(st.started).Seconds(),
+		Sessions: st.sessions.count(), RSSBytes: residentBytes(), Goroutines: runtime.NumGoroutine()}
+	l := st.loop.Load()
+	if l == nil {
+		return s
+	}
+	n, g := &l.counts, &l.gauges
+	s.Steps, s.PromptTokens, s.DecodedTokens = n.steps.Load(), n.promptTokens.Load(), n.decodedTokens.Load()
+	s.Requests, s.Cancelled, s.Failed = n.requests.Load(), n.cancelled.Load(), n.failed.Load()
+	s.DecodeFailures, s.Aborts = n.decodeFailures.Load(), n.aborts.Load()
+	s.Compactions, s.Swaps = g.compactions.Load(), g.swaps.Load()
+	s.CompactionMS = float64(g.compactionNS.Load()) / float64(time.Millisecond)
+	s.Running, s.Waiting, s.Swapped = int(g.running.Load()), int(g.waiting.Load()), int(g.swapped.Load())
+	s.Cells, s.CellsUsed, s.CellsDead = l.info.Cells, int(g.used.Load()), int(g.dead.Load())
+	s.Threads = l.info.Backend.Threads
+	return s
+}
+
+// metrics exposes the same numbers to Prometheus.
+type metrics struct {
+	registry    *prometheus.Registry
+	stepSeconds prometheus.Histogram
+}
+
+func newMetrics(st *Station) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		stepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "thoth_station", Name: "step_seconds",
+			Help: "Time of one decode.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
+	}
+	m.registry.MustRegister(m.stepSeconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	counter := func(name, help string, get func(*wire.Stats) float64) {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "thoth_station", Name: name, Help: help},
+			func() float64 { s := st.stats(); return get(&s) }))
+	}
+	gauge := func(name, help string, get func(*wire.Stats) float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "thoth_station", Name: name, Help: help},
+			func() float64 { s := st.stats(); return get(&s) }))
+	}
+	counter("steps_total", "Batches decoded.", func(s *wire.Stats) float64 { return float64(s.Steps) })
+	counter("prompt_tokens_total", "Prompt tokens evaluated.", func(s *wire.Stats) float64 { return float64(s.PromptTokens) })
+	counter("decoded_tokens_total", "Tokens sampled.", func(s *wire.Stats) float64 { return float64(s.DecodedTokens) })
+	counter("requests_total", "Calls taken by the loop.", func(s *wire.Stats) float64 { return float64(s.Requests) })
+	counter("requests_cancelled_total", "Calls whose caller went away.", func(s *wire.Stats) float64 { return float64(s.Cancelled) })
+	counter("requests_failed_total", "Calls that ended with an error.", func(s *wire.Stats) float64 { return float64(s.Failed) })
+	counter("decode_failures_total", "Batches the engine failed on.", func(s *wire.Stats) float64 { return float64(s.DecodeFailures) })
+	counter("aborts_total", "Decodes cut short because their only caller went away.", func(s *wire.Stats) float64 { return float64(s.Aborts) })
+	counter("compactions_total", "Times the KV pool was compacted.", func(s *wire.Stats) float64 { return float64(s.Compactions) })
+	counter("compaction_seconds_total", "Time spent compacting.", func(s *wire.Stats) float64 { return s.CompactionMS / 1000 })
+	counter("swaps_total", "Sequences moved to RAM because the pool was full.", func(s *wire.Stats) float64 { return float64(s.Swaps) })
+	gauge("running", "Calls in the batch.", func(s *wire.Stats) float64 { return float64(s.Running) })
+	gauge("waiting", "Calls waiting for a place.", func(s *wire.Stats) float64 { return float64(s.Waiting) })
+	gauge("swapped", "Sequences whose KV is in RAM until there is room.", func(s *wire.Stats) float64 { return float64(s.Swapped) })
+	gauge("sessions", "Staged sessions alive.", func(s *wire.Stats) float64 { return float64(s.Sessions) })
+	gauge("cells", "KV cells of the pool.", func(s *wire.Stats) float64 { return float64(s.Cells) })
+	gauge("cells_used", "KV cells of live sequences.", func(s *wire.Stats) float64 { return float64(s.CellsUsed) })
+	gauge("cells_dead", "KV cells of sequences that have left.", func(s *wire.Stats) float64 { return float64(s.CellsDead) })
+	gauge("threads", "Compute threads.", func(s *wire.Stats) float64 { return float64(s.Threads) })
+	return m
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// residentBytes is the process's resident memory, C's included; 0 where the
+// system does not tell.
+func residentBytes() int64 {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b))
+	if len(f) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(f[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}

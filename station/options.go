@@ -1,0 +1,52 @@
+package station
+
+import (
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Options of a station. Zero values take the defaults named here.
+type Options struct {
+	Build string // build id, shown in /health
+
+	// MaxWaiting bounds calls that wait for a place in the batch; more get
+	// "overloaded". Default 512.
+	MaxWaiting int
+	// MaxSessions bounds staged sessions alive at once. Default 64.
+	MaxSessions int
+	// SessionLease is how long a session may idle between calls. Default 10 s.
+	SessionLease time.Duration
+	// StepTarget is how long one step should take while answers are being
+	// decoded: prefill chunks are sized to it from the speed seen, so a long
+	// prompt cannot freeze the streams beside it. Default 100 ms.
+	StepTarget time.Duration
+	// PrefillTarget is the same while nothing is being decoded. It bounds how
+	// long a new request waits to join. Default 500 ms.
+	PrefillTarget time.Duration
+	// CopySlice is the engine time one step may spend on queued copies of KV.
+	// Default 5 ms.
+	CopySlice time.Duration
+	// MaxBodyBytes bounds a request body. Default 32 MiB.
+	MaxBodyBytes int64
+
+	Logger zerolog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	def(&o.MaxWaiting, 512)
+	def(&o.MaxSessions, 64)
+	def(&o.SessionLease, 10*time.Second)
+	def(&o.StepTarget, 100*time.Millisecond)
+	def(&o.PrefillTarget, 500*time.Millisecond)
+	def(&o.CopySlice, 5*time.Millisecond)
+	def(&o.MaxBodyBytes, 32<<20)
+	return o
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}

@@ -1,0 +1,369 @@
+package station
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"thoth/station/engine"
+	"thoth/station/wire"
+)
+
+// step plans a batch, decodes it, samples and sends frames. It reports whether
+// there was anything to do.
+func (l *loop) step() bool {
+	if len(l.running) == 0 {
+		return false
+	}
+	plan := l.fit()
+	if len(l.running) == 0 { // fit may have ended calls
+		return true
+	}
+	if len(plan) > 0 && !l.decode(plan) {
+		return true
+	}
+	l.sample(plan)
+	l.running = rotate(l.running)
+	if l.pool.charge(len(plan)) {
+		l.compact()
+	}
+	return true
+}
+
+// fit plans the step and makes the pool hold it: compacting, then moving the
+// youngest calls to RAM. The oldest alone always fits.
+func (l *loop) fit() []share {
+	for {
+		plan := planStep(l.running, l.info.BatchSize, l.prefillBudget())
+		n := 0
+		for _, s := range plan {
+			n += s.n
+		}
+		if l.pool.top+n <= l.pool.cells {
+			return plan
+		}
+		if l.pool.live()+n <= l.pool.cells {
+			l.compact()
+			continue
+		}
+		if !l.swapOutIdle() && !l.swapOutYoungest() {
+			// One call, whose next chunk is larger than what is left: take what fits.
+			if room := l.pool.cells - l.pool.live(); len(plan) == 1 && room > 0 {
+				l.compact()
+				plan[0].n = min(plan[0].n, room)
+				return plan
+			}
+			c := l.running[0]
+			l.fail(c, &wire.Error{Code: wire.CodeContextLength, Message: "the sequence has filled the whole KV pool"})
+			return nil
+		}
+	}
+}
+
+// prefillBudget is the number of prompt tokens of this step.
+func (l *loop) prefillBudget() int {
+	target := l.opts.PrefillTarget
+	for _, c := range l.running {
+		if c.decodes() {
+			target = l.opts.StepTarget
+			break
+		}
+	}
+	return l.pace.chunk(target.Seconds())
+}
+
+// swapOutYoungest moves the call that came last out of the batch, to the front
+// of the queue. Its state is kept exactly, so its answer does not change.
+func (l *loop) swapOutYoungest() bool {
+	if len(l.running) < 2 {
+		return false
+	}
+	youngest := l.running[0]
+	for _, c := range l.running {
+		if c.arrived.After(youngest.arrived) {
+			youngest = c
+		}
+	}
+	if err := l.pool.swapOut(youngest.seq); err != nil {
+		l.lost(err, youngest)
+		return true
+	}
+	l.running = without(l.running, youngest)
+	l.waiting = slices.Insert(l.waiting, 0, youngest)
+	return true
+}
+
+// decode evaluates the plan. On failure it ends the calls concerned and reports
+// false.
+func (l *loop) decode(plan []share) bool {
+	l.batch.Reset()
+	for _, s := range plan {
+		c := s.call
+		for i := range s.n {
+			pos := c.seq.pos + i
+			l.batch.Add(c.seq.tokens[pos], pos, c.seq.id, c.rows || pos+1 == c.target)
+		}
+	}
+	l.setSole(plan)
+	start := time.Now()
+	err := l.eng.Decode(&l.batch)
+	l.clearSole()
+	if err != nil {
+		l.decodeFailed(plan, err)
+		return false
+	}
+	took := time.Since(start).Seconds()
+	l.pace.saw(l.batch.Len(), took)
+	l.pool.took(l.batch.Len())
+	l.counts.steps.Add(1)
+	l.stepSeconds.Observe(took)
+
+	row := 0
+	for _, s := range plan {
+		c := s.call
+		first := c.seq.pos
+		c.seq.pos += s.n
+		if c.firstToken.IsZero() {
+			l.counts.promptTokens.Add(uint64(s.n))
+		}
+		if c.rows {
+			l.evaluated(c, first, row, s.n)
+		}
+		row += s.n
+		if c.missing() == 0 && c.prefilled.IsZero() {
+			c.prefilled = time.Now()
+		}
+		if c.progress && c.firstToken.IsZero() {
+			c.out.put(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{
+				Position: c.seq.pos, Total: c.target}})
+		}
+	}
+	return true
+}
+
+// evaluated records the log-probabilities of a chunk's tokens. The distribution
+// of a chunk's first token comes from the row held at the end of the chunk before.
+func (l *loop) evaluated(c *call, first, row, n int) {
+	for i := range n {
+		pos := first + i
+		entry := wire.TokenLogprob{ID: c.seq.tokens[pos], Bytes: l.eng.Piece(c.seq.tokens[pos], true)}
+		if pos > 0 && (i > 0 || c.seq.held != nil) {
+			var held engine.Held
+			if i == 0 {
+				held = c.seq.held
+			}
+			lp, err := l.eng.Logprobs(row+i-1, held, c.seq.tokens[pos], c.rowsTop)
+			if err == nil {
+				entry = l.logprob(lp)
+				entry.Bytes = l.eng.Piece(lp.Token, true)
+			}
+		}
+		c.logprobs = append(c.logprobs, entry)
+	}
+	l.hold(c.seq, row+n-1)
+}
+
+// decodeFailed ends the calls of a failed batch. A pool that is full although
+// the books say otherwise is compacted, and the step tried again.
+func (l *loop) decodeFailed(plan []share, err error) {
+	switch {
+	case errors.Is(err, engine.ErrAborted):
+		// Cancelled: intake ends the call. None of the batch is in the pool.
+		return
+	case errors.Is(err, engine.ErrPoolFull) && l.pool.dead() > 0:
+		l.compact()
+		return
+	}
+	l.counts.decodeFailures.Add(1)
+	l.opts.Logger.Error().Err(err).Int("calls", len(plan)).Msg("decode failed; its requests end, the station goes on")
+	for _, s := range plan {
+		l.fail(s.call, &wire.Error{Code: wire.CodeEngine, Retryable: true,
+			Message: "the engine failed to evaluate this request's batch; send it again"})
+	}
+	// What the engine left behind of the batch is unknown: rebuild the pool from
+	// the sequences that had no part in it.
+	l.compact()
+}
+
+// sample draws a token for every call whose tokens are all evaluated, and ends
+// the calls that are complete.
+func (l *loop) sample(plan []share) {
+	l.reqs, l.who = l.reqs[:0], l.who[:0]
+	row := 0
+	var finished, orphans []*call
+	add := func(c *call, row int, held engine.Held) {
+		l.who = append(l.who, c)
+		l.reqs = append(l.reqs, engine.SampleRequest{Row: row, Held: held, Sampler: c.seq.sampler,
+			Logprobs: c.dec.logprobs, Top: c.dec.top, NoEOG: c.dec.ignoreEOG})
+	}
+	for _, s := range plan {
+		c := s.call
+		row += s.n
+		switch {
+		case c.missing() > 0:
+		case c.dec == nil || c.dec.ended != "":
+			if !c.rows { // evaluated has held it
+				l.hold(c.seq, row-1)
+			}
+			finished = append(finished, c)
+		default:
+			add(c, row-1, nil)
+		}
+	}
+	for _, c := range l.running {
+		switch {
+		case c.ready():
+			add(c, 0, c.seq.held)
+		case c.missing() == 0 && c.dec == nil && !slices.Contains(finished, c):
+			finished = append(finished, c) // nothing was staged
+		case c.missing() == 0 && c.dec != nil && c.dec.ended == "" && !slices.Contains(l.who, c):
+			orphans = append(orphans, c) // its logits could not be held
+		}
+	}
+	if len(l.reqs) > 0 {
+		l.sampled = slices.Grow(l.sampled[:0], len(l.reqs))[:len(l.reqs)]
+		if err := l.eng.Sample(l.reqs, l.sampled); err != nil {
+			l.opts.Logger.Error().Err(err).Msg("sampling failed")
+			for _, c := range l.who {
+				l.fail(c, &wire.Error{Code: wire.CodeEngine, Message: "sampling failed: " + err.Error()})
+			}
+		} else {
+			for i, c := range l.who {
+				l.took(c, l.sampled[i])
+			}
+		}
+	}
+	for _, c := range finished {
+		l.finish(c)
+	}
+	for _, c := range orphans {
+		l.fail(c, &wire.Error{Code: wire.CodeEngine, Retryable: true, Message: "the session's logits are lost; start a new session"})
+	}
+}
+
+// took appends a sampled token to its call and sends what may leave.
+func (l *loop) took(c *call, s engine.Sampled) {
+	d := c.dec
+	if c.seq.held != nil {
+		c.seq.held.Free()
+		c.seq.held = nil
+	}
+	if c.firstToken.IsZero() {
+		c.firstToken = time.Now()
+		d.prompt = c.seq.pos
+	}
+	c.seq.tokens = append(c.seq.tokens, s.Token)
+	c.target++
+	text := ""
+	if l.isEOG[s.Token] && !d.ignoreEOG {
+		d.ended = wire.ReasonEOG
+	} else {
+		d.sampled++
+		l.counts.decodedTokens.Add(1)
+		d.tokens = append(d.tokens, s.Token)
+		if d.logprobs {
+			d.text.note(l.logprob(engine.TokenLogprob{Token: s.Token, Logprob: s.Logprob, Top: s.Top}))
+		}
+		text, d.stop = d.text.push(l.eng.Piece(s.Token, false))
+		switch {
+		case d.stop != "":
+			d.ended = wire.ReasonStop
+			d.text.dropCut()
+		case d.sampled >= d.max:
+			d.ended = wire.ReasonLength
+		}
+	}
+	if d.ended != "" && d.stop == "" {
+		text += d.text.finish()
+	}
+	lps := d.text.takeLogprobs(d.ended != "")
+	if text != "" || len(lps) > 0 || d.ended != "" && len(d.tokens) > 0 {
+		c.out.put(wire.Frame{Type: wire.FrameText, Text: text, Tokens: d.tokens, Logprobs: lps})
+		d.tokens = nil
+	}
+	if d.ended != "" && c.release {
+		l.finish(c) // nobody needs the last token evaluated
+	}
+}
+
+// hold keeps a row's logits with its sequence.
+func (l *loop) hold(s *sequence, row int) {
+	h, err := l.eng.Hold(row)
+	if s.held != nil {
+		s.held.Free()
+	}
+	s.held = h
+	if err != nil {
+		s.held = nil
+		l.opts.Logger.Error().Err(err).Msg("logits cannot be held")
+	}
+}
+
+// finish ends a call that went well.
+func (l *loop) finish(c *call) {
+	l.remove(c)
+	frame := c.doneFrame(time.Now())
+	if c.release {
+		l.pool.leave(c.seq)
+		c.seq.drop()
+	} else {
+		l.idle = append(l.idle, c.seq)
+	}
+	c.out.put(frame)
+}
+
+func (l *loop) logprob(lp engine.TokenLogprob) wire.TokenLogprob {
+	e := wire.TokenLogprob{ID: lp.Token, Bytes: l.eng.Piece(lp.Token, true), Logprob: lp.Logprob}
+	for _, t := range lp.Top {
+		e.Top = append(e.Top, wire.TokenLogprob{ID: t.Token, Bytes: l.eng.Piece(t.Token, true), Logprob: t.Logprob})
+	}
+	return e
+}
+
+func (l *loop) setSole(plan []share) {
+	l.sole.Lock()
+	defer l.sole.Unlock()
+	l.eng.ClearAbort()
+	if len(plan) != 1 {
+		return
+	}
+	if l.sole.call = plan[0].call; l.sole.call.cancelled.Load() {
+		l.eng.Abort() // it came between intake and here
+	}
+}
+
+func (l *loop) clearSole() {
+	l.sole.Lock()
+	l.sole.call = nil
+	l.sole.Unlock()
+}
+
+// doneFrame tells the end of a call, with its timings.
+func (c *call) doneFrame(now time.Time) wire.Frame {
+	if c.dec == nil {
+		return wire.Frame{Type: wire.FrameDone, Forward: &wire.ForwardResponse{
+			Session: c.session, Position: c.seq.pos, Remaining: len(c.seq.tokens) - c.seq.pos, Evaluated: c.seq.pos - c.from,
+			QueueMS: ms(c.queued, c.started), PrefillMS: ms(c.started, now), Logprobs: c.logprobs,
+		}}
+	}
+	d := c.dec
+	t := wire.Timings{
+		QueueMS: ms(c.queued, c.started), TokenizeMS: ms(c.arrived, c.queued),
+		PrefillMS: ms(c.started, c.firstToken), TTFTMS: ms(c.arrived, c.firstToken), DecodeMS: ms(c.firstToken, now),
+	}
+	if d.sampled > 1 && t.DecodeMS > 0 {
+		t.TokensPerSecond = float64(d.sampled-1) / t.DecodeMS * 1000
+	}
+	done := &wire.Done{Reason: d.ended, StopString: d.stop, PromptTokens: d.prompt, CompletionTokens: d.sampled, Timings: t, Session: c.session}
+	if c.seq.sampler != nil {
+		done.Seed = c.seq.sampler.Seed()
+	}
+	return wire.Frame{Type: wire.FrameDone, Done: done}
+}
+
+func ms(from, to time.Time) float64 {
+	if from.IsZero() || to.Before(from) {
+		return 0
+	}
+	return float64(to.Sub(from)) / float64(time.Millisecond)
+}
