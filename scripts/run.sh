@@ -9,6 +9,6 @@ cd "$(dirname "$0")/.."
 model=$(build/bin/thoth pull --print-path "$@")
 export THOTH_MODEL="$model"
 
-# Ctrl-C goes to make as well, which would call a clean stop an error if we
-# said so with a status; the supervisor's own status tells a failure.
+# The supervisor takes this process over: Ctrl-C reaches it directly, and its
+# exit status is the one make sees.
 exec build/bin/entrypoint
