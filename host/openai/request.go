@@ -1,0 +1,99 @@
+package openai
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// ChatRequest is the body of POST /v1/chat/completions. Pointers are nullable
+// fields: absent and null are the same. [DecodeChat] fills and validates it.
+type ChatRequest struct {
+	Model    *string   `json:"model"`
+	Messages []Message `json:"messages"`
+
+	// Length and stops.
+	MaxTokens           *Int `json:"max_tokens"`
+	MaxCompletionTokens *Int `json:"max_completion_tokens"`
+	Stop                Stop `json:"stop"`
+
+	// Sampling. TopK, MinP and RepeatPenalty are common extensions.
+	Temperature      *float64           `json:"temperature"`
+	TopP             *float64           `json:"top_p"`
+	TopK             *Int               `json:"top_k"`
+	MinP             *float64           `json:"min_p"`
+	RepeatPenalty    *float64           `json:"repeat_penalty"`
+	FrequencyPenalty *float64           `json:"frequency_penalty"`
+	PresencePenalty  *float64           `json:"presence_penalty"`
+	LogitBias        map[string]float64 `json:"logit_bias"`
+	Seed             *Int               `json:"seed"`
+
+	// What comes back.
+	N             *Int           `json:"n"`
+	Stream        bool           `json:"stream"`
+	StreamOptions *StreamOptions `json:"stream_options"`
+	Logprobs      bool           `json:"logprobs"`
+	TopLogprobs   *Int           `json:"top_logprobs"`
+
+	// IgnoreEOS goes on past the end of the turn, up to the cap: for benchmarks.
+	IgnoreEOS bool `json:"ignore_eos"`
+
+	// Variables of the chat template. ReasoningEffort becomes the variable
+	// reasoning_effort, which few templates read.
+	ChatTemplateKwargs jsontext.Value `json:"chat_template_kwargs"`
+	ReasoningEffort    *string        `json:"reasoning_effort"`
+
+	// Known, and allowed only in the form that asks for nothing.
+	Tools          jsontext.Value `json:"tools"`
+	ToolChoice     jsontext.Value `json:"tool_choice"`
+	Functions      jsontext.Value `json:"functions"`
+	FunctionCall   jsontext.Value `json:"function_call"`
+	ResponseFormat jsontext.Value `json:"response_format"`
+	Modalities     jsontext.Value `json:"modalities"`
+	Audio          jsontext.Value `json:"audio"`
+	Prediction     jsontext.Value `json:"prediction"`
+	WebSearch      jsontext.Value `json:"web_search_options"`
+	Verbosity      jsontext.Value `json:"verbosity"`
+
+	// Extensions of other servers that would change the prompt or the answer.
+	ChatTemplate       jsontext.Value `json:"chat_template"`
+	ContinueFinal      jsontext.Value `json:"continue_final_message"`
+	AddGeneration      jsontext.Value `json:"add_generation_prompt"`
+	Grammar            jsontext.Value `json:"grammar"`
+	JSONSchema         jsontext.Value `json:"json_schema"`
+	GuidedJSON         jsontext.Value `json:"guided_json"`
+	GuidedRegex        jsontext.Value `json:"guided_regex"`
+	GuidedChoice       jsontext.Value `json:"guided_choice"`
+	GuidedGrammar      jsontext.Value `json:"guided_grammar"`
+	RepetitionPenalty  jsontext.Value `json:"repetition_penalty"`
+	MinTokens          jsontext.Value `json:"min_tokens"`
+	StopTokenIDs       jsontext.Value `json:"stop_token_ids"`
+	IncludeStopInReply jsontext.Value `json:"include_stop_str_in_output"`
+}
+
+// StreamOptions of a request.
+type StreamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// Choices is n, 1 when absent.
+func (r *ChatRequest) Choices() int {
+	if r.N == nil {
+		return 1
+	}
+	return int(*r.N)
+}
+
+// IncludeUsage tells whether a stream ends with a usage chunk.
+func (r *ChatRequest) IncludeUsage() bool {
+	return r.Stream && r.StreamOptions != nil && r.StreamOptions.IncludeUsage
+}
+
+// Cap is the token limit asked for, 0 for none.
+func (r *ChatRequest) Cap() int64 {
+	switch {
+	case r.MaxCompletionTokens != nil:
+		return int64(*r.MaxCompletionTokens)
+	case r.MaxTokens != nil:
+		return int64(*r.MaxTokens)
+	}
+	return 0
+}

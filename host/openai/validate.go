@@ -1,0 +1,248 @@
+package openai
+
+import (
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Limits bound what one request may ask for.
+type Limits struct {
+	Messages   int // most messages; default 4096
+	Choices    int // most choices (n); default 16
+	Stops      int // most stop strings; default 16 (OpenAI: 4; the station's own limit is 16)
+	StopBytes  int // longest stop string in bytes; default 1024
+	LogitBias  int // most logit_bias entries; default 1024
+	Vocabulary int // token ids are below it; 0: not known, not checked
+}
+
+// WithDefaults fills what is zero.
+func (l Limits) WithDefaults() Limits {
+	for _, f := range []struct {
+		v *int
+		d int
+	}{{&l.Messages, 4096}, {&l.Choices, 16}, {&l.Stops, 16}, {&l.StopBytes, 1024}, {&l.LogitBias, 1024}} {
+		if *f.v == 0 {
+			*f.v = f.d
+		}
+	}
+	return l
+}
+
+// maxTopLogprobs is OpenAI's limit and the wire's.
+const maxTopLogprobs = 20
+
+func (r *ChatRequest) validate(l Limits) *Error {
+	l = l.WithDefaults()
+	if r.Model == nil || *r.Model == "" {
+		return NewError(CodeMissing, "model", "model is missing: give the name of a served model (GET /v1/models lists them)")
+	}
+	checks := []func(Limits) *Error{r.validateMessages, r.validateLength, r.validateSampling, r.validateOutput, r.validateRefused}
+	for _, check := range checks {
+		if err := check(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *ChatRequest) validateMessages(l Limits) *Error {
+	switch {
+	case r.Messages == nil:
+		return NewError(CodeMissing, "messages", "messages is missing: give an array of messages")
+	case len(r.Messages) == 0:
+		return NewError(CodeInvalidValue, "messages", "messages is empty: give at least one message")
+	case len(r.Messages) > l.Messages:
+		return NewError(CodeInvalidValue, "messages", "messages has %d entries: at most %d are allowed", len(r.Messages), l.Messages)
+	}
+	for i := range r.Messages {
+		if err := r.Messages[i].validate(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *ChatRequest) validateLength(l Limits) *Error {
+	for _, f := range []struct {
+		name string
+		v    *Int
+	}{{"max_tokens", r.MaxTokens}, {"max_completion_tokens", r.MaxCompletionTokens}} {
+		if f.v != nil && *f.v < 1 {
+			return NewError(CodeInvalidValue, f.name, "%s is %d: it must be at least 1", f.name, *f.v)
+		}
+	}
+	if r.MaxTokens != nil && r.MaxCompletionTokens != nil && *r.MaxTokens != *r.MaxCompletionTokens {
+		return NewError(CodeInvalidValue, "max_tokens", "max_tokens (%d) and max_completion_tokens (%d) differ: give one of them", *r.MaxTokens, *r.MaxCompletionTokens)
+	}
+	if len(r.Stop) > l.Stops {
+		return NewError(CodeInvalidValue, "stop", "stop has %d strings: at most %d are allowed", len(r.Stop), l.Stops)
+	}
+	for _, s := range r.Stop {
+		switch {
+		case s == "":
+			return NewError(CodeInvalidValue, "stop", "stop has an empty string")
+		case len(s) > l.StopBytes:
+			return NewError(CodeInvalidValue, "stop", "stop has a string of %d bytes: at most %d are allowed", len(s), l.StopBytes)
+		}
+	}
+	return nil
+}
+
+func (r *ChatRequest) validateSampling(l Limits) *Error {
+	for _, f := range []struct {
+		name   string
+		v      *float64
+		lo, hi float64
+		open   bool // lo itself is not allowed
+	}{
+		{"temperature", r.Temperature, 0, 2, false},
+		{"top_p", r.TopP, 0, 1, false},
+		{"min_p", r.MinP, 0, 1, false},
+		{"repeat_penalty", r.RepeatPenalty, 0, 2, true},
+		{"frequency_penalty", r.FrequencyPenalty, -2, 2, false},
+		{"presence_penalty", r.PresencePenalty, -2, 2, false},
+	} {
+		if f.v == nil {
+			continue
+		}
+		if *f.v < f.lo || *f.v > f.hi || (f.open && *f.v == f.lo) {
+			word := "between"
+			if f.open {
+				word = "above"
+				return NewError(CodeInvalidValue, f.name, "%s is %g: it must be %s %g and at most %g", f.name, *f.v, word, f.lo, f.hi)
+			}
+			return NewError(CodeInvalidValue, f.name, "%s is %g: it must be %s %g and %g", f.name, *f.v, word, f.lo, f.hi)
+		}
+	}
+	if r.TopK != nil && (*r.TopK < 0 || *r.TopK > math.MaxInt32) {
+		return NewError(CodeInvalidValue, "top_k", "top_k is %d: it must be 0 (off) or a positive number of tokens", *r.TopK)
+	}
+	return r.validateBias(l)
+}
+
+func (r *ChatRequest) validateBias(l Limits) *Error {
+	if len(r.LogitBias) > l.LogitBias {
+		return NewError(CodeInvalidValue, "logit_bias", "logit_bias has %d entries: at most %d are allowed", len(r.LogitBias), l.LogitBias)
+	}
+	for k, v := range r.LogitBias {
+		id, err := strconv.ParseInt(k, 10, 32)
+		switch {
+		case err != nil || id < 0:
+			return NewError(CodeInvalidValue, "logit_bias", "logit_bias has the key %q: keys are token ids written as strings", clip(k))
+		case l.Vocabulary > 0 && id >= int64(l.Vocabulary):
+			return NewError(CodeInvalidValue, "logit_bias", "logit_bias names token %d: this model's ids run from 0 to %d", id, l.Vocabulary-1)
+		case v < -100 || v > 100:
+			return NewError(CodeInvalidValue, "logit_bias", "logit_bias of token %d is %g: it must be between -100 and 100", id, v)
+		}
+	}
+	return nil
+}
+
+func (r *ChatRequest) validateOutput(l Limits) *Error {
+	if r.N != nil && (*r.N < 1 || int64(*r.N) > int64(l.Choices)) {
+		return NewError(CodeInvalidValue, "n", "n is %d: it must be between 1 and %d", *r.N, l.Choices)
+	}
+	if r.TopLogprobs == nil {
+		return nil
+	}
+	if *r.TopLogprobs < 0 || *r.TopLogprobs > maxTopLogprobs {
+		return NewError(CodeInvalidValue, "top_logprobs", "top_logprobs is %d: it must be between 0 and %d", *r.TopLogprobs, maxTopLogprobs)
+	}
+	if !r.Logprobs {
+		return NewError(CodeInvalidValue, "top_logprobs", "top_logprobs needs logprobs to be true")
+	}
+	return nil
+}
+
+// validateRefused names every parameter this build does not honour, unless it
+// asks for nothing: dropping it would be a wrong answer with a success code.
+func (r *ChatRequest) validateRefused(Limits) *Error {
+	for _, f := range []struct {
+		name string
+		v    jsontext.Value
+		idle []string // values that ask for nothing
+		hint string
+	}{
+		{"tools", r.Tools, []string{"[]"}, "tools are not supported by this version"},
+		{"tool_choice", r.ToolChoice, []string{`"none"`, `"auto"`}, "tools are not supported by this version"},
+		{"functions", r.Functions, []string{"[]"}, "tools are not supported by this version"},
+		{"function_call", r.FunctionCall, []string{`"none"`, `"auto"`}, "tools are not supported by this version"},
+		{"modalities", r.Modalities, []string{"[]", `["text"]`}, `this model writes text: only ["text"] is supported`},
+		{"audio", r.Audio, nil, "this model writes text"},
+		{"prediction", r.Prediction, nil, "predicted outputs are not supported by this version"},
+		{"web_search_options", r.WebSearch, nil, "there is no web search here"},
+		{"verbosity", r.Verbosity, []string{`"medium"`}, `only "medium" is supported`},
+		{"chat_template", r.ChatTemplate, nil, "the template belongs to the model and cannot be replaced by a request"},
+		{"continue_final_message", r.ContinueFinal, []string{"false"}, "an answer is always a fresh turn"},
+		{"add_generation_prompt", r.AddGeneration, []string{"true"}, "an answer is always a fresh turn"},
+		{"grammar", r.Grammar, []string{`""`}, "structured output is not supported by this version"},
+		{"json_schema", r.JSONSchema, nil, "structured output is not supported by this version"},
+		{"guided_json", r.GuidedJSON, nil, "structured output is not supported by this version"},
+		{"guided_regex", r.GuidedRegex, nil, "structured output is not supported by this version"},
+		{"guided_choice", r.GuidedChoice, nil, "structured output is not supported by this version"},
+		{"guided_grammar", r.GuidedGrammar, nil, "structured output is not supported by this version"},
+		{"repetition_penalty", r.RepetitionPenalty, []string{"1", "1.0"}, "use repeat_penalty"},
+		{"min_tokens", r.MinTokens, []string{"0"}, "use ignore_eos with max_tokens"},
+		{"stop_token_ids", r.StopTokenIDs, []string{"[]"}, "use stop"},
+		{"include_stop_str_in_output", r.IncludeStopInReply, []string{"false"}, "a stop string is never part of the answer"},
+	} {
+		if present(f.v) && !isIdle(f.v, f.idle) {
+			return NewError(CodeUnsupported, f.name, "%s is not supported: %s", f.name, f.hint)
+		}
+	}
+	if err := r.validateFormat(); err != nil {
+		return err
+	}
+	if e := r.ReasoningEffort; e != nil {
+		switch *e {
+		case "none", "minimal", "low", "medium", "high", "xhigh":
+		default:
+			return NewError(CodeInvalidValue, "reasoning_effort", "reasoning_effort is %q: allowed are none, minimal, low, medium, high and xhigh", clip(*e))
+		}
+	}
+	if v := r.ChatTemplateKwargs; present(v) && v.Kind() != '{' {
+		return NewError(CodeInvalidType, "chat_template_kwargs", "chat_template_kwargs must be an object, not %s", kindName(v.Kind()))
+	}
+	return nil
+}
+
+func (r *ChatRequest) validateFormat() *Error {
+	v := r.ResponseFormat
+	if !present(v) {
+		return nil
+	}
+	if v.Kind() != '{' {
+		return NewError(CodeInvalidType, "response_format", "response_format must be an object with a type, not %s", kindName(v.Kind()))
+	}
+	var f struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(v, &f); err != nil {
+		return NewError(CodeInvalidType, "response_format.type", "response_format.type must be a string")
+	}
+	switch f.Type {
+	case "text":
+		return nil
+	case "json_object", "json_schema":
+		return NewError(CodeUnsupported, "response_format", "response_format %s is not supported by this version: only \"text\" is", f.Type)
+	}
+	return NewError(CodeInvalidValue, "response_format.type", "response_format.type is %q: allowed is \"text\"", clip(f.Type))
+}
+
+// isIdle compares without regard to white space.
+func isIdle(v jsontext.Value, idle []string) bool {
+	c := v.Clone()
+	if c.Compact() != nil || !utf8.Valid(c) {
+		return false
+	}
+	for _, s := range idle {
+		if string(c) == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,19 @@
+// Package prompt turns a conversation into prompt text: it renders the model's
+// chat template and cuts the result into segments, so that a user's text can
+// never become a control token.
+//
+// Its words: a [Template] is compiled once per model; [Compile] also renders it
+// with made-up conversations, so that a broken template is found at load, and
+// to learn what it can do ([Abilities]): whether it has a system role, takes
+// one in the middle, and shows tool calls and tool results. A [Conversation]
+// is adapted to these abilities before it is rendered.
+//
+// The invariant is that every byte the client sent (contents, names, arguments,
+// template variables) ends up in a plain segment, or in a place where it cannot
+// be read as a control token. Templates trim, split and compare that text, so
+// it cannot simply be replaced by placeholders. See [split] for how it is
+// marked and what happens when a template looks at the marks.
+//
+// A template's own refusal (raise_exception) is a [*Refusal]: the client's
+// fault. Every other failure of a template is the model's.
+package prompt
