@@ -1,0 +1,190 @@
+package station
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"thoth/station/engine"
+)
+
+// Check is one line of a self-test.
+type Check struct {
+	Name   string
+	OK     bool
+	Detail string
+	Took   time.Duration
+}
+
+// selfTestText is long enough that its cells can be cut in the middle.
+var selfTestText = strings.Repeat("The river carried the boats past the old mill, and nobody on the bank said a word. ", 6)
+
+// maxDrift is how far a log-probability may move over a save and a restore, in
+// nat. Kernels whose result does not depend on the number of rows give 0; F16
+// weights move by about 0.02 where a chunk ends elsewhere.
+const maxDrift = 0.05
+
+// SelfTest proves on an idle engine, in a few hundred milliseconds, what the
+// station builds on: text becomes tokens and comes back, greedy sampling repeats
+// itself, and KV that was saved, moved and cut gives the same answer. The pool
+// is empty afterwards. It must run on the loop's thread.
+func SelfTest(eng engine.Engine) []Check {
+	t := &selfTest{eng: eng, batch: &engine.Batch{}}
+	defer eng.Reset()
+	t.check("tokens", t.tokens)
+	t.check("repeats", t.repeats)
+	t.check("restore", func() (string, error) { return t.restored(len(t.prompt)-1, 0) })
+	t.check("restore behind others", func() (string, error) { return t.restored(len(t.prompt)-1, 33) })
+	t.check("cut", func() (string, error) { return t.restored(len(t.prompt)/2, 33) })
+	return t.checks
+}
+
+type selfTest struct {
+	eng    engine.Engine
+	batch  *engine.Batch
+	prompt []engine.Token
+	fresh  engine.TokenLogprob // what follows the prompt, computed at once
+	checks []Check
+}
+
+func (t *selfTest) check(name string, run func() (string, error)) {
+	start := time.Now()
+	detail, err := run()
+	if err != nil {
+		detail = err.Error()
+	}
+	t.checks = append(t.checks, Check{Name: name, OK: err == nil, Detail: detail, Took: time.Since(start)})
+}
+
+func (t *selfTest) tokens() (string, error) {
+	tokens, err := t.eng.Tokenize(selfTestText, false)
+	if err != nil {
+		return "", err
+	}
+	var back []byte
+	for _, tok := range tokens {
+		back = append(back, t.eng.Piece(tok, false)...)
+	}
+	// Some vocabularies put a space first.
+	if strings.TrimLeft(string(back), " ") != selfTestText {
+		return "", fmt.Errorf("text does not come back from its tokens: %.40q", back)
+	}
+	t.prompt = tokens
+	if bos := t.eng.Info().BOS; t.eng.Info().AddBOS && bos >= 0 {
+		t.prompt = append([]engine.Token{bos}, tokens...)
+	}
+	limit := min(t.eng.Info().ContextLength, t.eng.Info().BatchSize, t.eng.Info().Cells/4)
+	t.prompt = t.prompt[:min(len(t.prompt), limit)]
+	return fmt.Sprintf("%d tokens", len(t.prompt)), nil
+}
+
+func (t *selfTest) repeats() (string, error) {
+	var first []engine.Token
+	for range 2 {
+		t.eng.Reset()
+		row, err := t.decode(0, 0, len(t.prompt))
+		if err != nil {
+			return "", err
+		}
+		if t.fresh, err = t.eng.Logprobs(row, nil, t.prompt[0], 20); err != nil {
+			return "", err
+		}
+		answer, err := t.greedy(row, 8)
+		if err != nil {
+			return "", err
+		}
+		if first == nil {
+			first = answer
+		} else if fmt.Sprint(first) != fmt.Sprint(answer) {
+			return "", fmt.Errorf("the same prompt gave %v and %v", first, answer)
+		}
+	}
+	return fmt.Sprintf("%d tokens", len(first)), nil
+}
+
+// restored saves the first n positions of the prompt, empties the pool, puts
+// junk tokens of another sequence first, restores, and computes the rest.
+func (t *selfTest) restored(n, junk int) (string, error) {
+	if n < 1 {
+		return "", fmt.Errorf("the prompt is too short")
+	}
+	t.eng.Reset()
+	if _, err := t.decode(0, 0, len(t.prompt)); err != nil {
+		return "", err
+	}
+	st, err := t.eng.Save(0, 0, n)
+	if err != nil {
+		return "", err
+	}
+	defer st.Free()
+	t.eng.Reset()
+	if junk > 0 {
+		if _, err := t.decode(1, 0, min(junk, len(t.prompt))); err != nil {
+			return "", err
+		}
+	}
+	if err := t.eng.Restore(0, st); err != nil {
+		return "", err
+	}
+	row, err := t.decode(0, n, len(t.prompt))
+	if err != nil {
+		return "", err
+	}
+	got, err := t.eng.Logprobs(row, nil, t.prompt[0], 20)
+	if err != nil {
+		return "", err
+	}
+	drift := drift(t.fresh, got)
+	if drift > maxDrift {
+		return "", fmt.Errorf("log-probabilities moved by %.4f", drift)
+	}
+	return fmt.Sprintf("%d positions, %d KiB, drift %g", n, st.Bytes()/1024, drift), nil
+}
+
+// decode evaluates the prompt's positions [from, to) in sequence s and returns
+// the last one's row.
+func (t *selfTest) decode(s engine.SeqID, from, to int) (int, error) {
+	t.batch.Reset()
+	row := 0
+	for pos := from; pos < to; pos++ {
+		row = t.batch.Add(t.prompt[pos], pos, s, pos == to-1)
+	}
+	t.eng.ClearAbort()
+	return row, t.eng.Decode(t.batch)
+}
+
+func (t *selfTest) greedy(row, n int) ([]engine.Token, error) {
+	sampler, err := t.eng.NewSampler(engine.SamplerParams{TopP: 1, TypicalP: 1, RepeatPenalty: 1}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer sampler.Free()
+	var answer []engine.Token
+	out := make([]engine.Sampled, 1)
+	for i := range n {
+		if err := t.eng.Sample([]engine.SampleRequest{{Row: row, Sampler: sampler}}, out); err != nil {
+			return nil, err
+		}
+		answer = append(answer, out[0].Token)
+		t.batch.Reset()
+		row = t.batch.Add(out[0].Token, len(t.prompt)+i, 0, true)
+		if err := t.eng.Decode(t.batch); err != nil {
+			return nil, err
+		}
+	}
+	return answer, nil
+}
+
+// drift is the largest distance between two lists of the likeliest tokens, rank
+// by rank.
+func drift(a, b engine.TokenLogprob) float64 {
+	if len(a.Top) != len(b.Top) {
+		return math.Inf(1)
+	}
+	d := math.Abs(float64(a.Logprob - b.Logprob))
+	for i := range a.Top {
+		d = max(d, math.Abs(float64(a.Top[i].Logprob-b.Top[i].Logprob)))
+	}
+	return d
+}
