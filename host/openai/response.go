@@ -90,12 +90,15 @@ type alternative struct {
 	Bytes   []int   `json:"bytes"`
 }
 
+// lowestLogprob stands for minus infinity, which JSON cannot hold; OpenAI's value.
+const lowestLogprob = -9999
+
 func newAlternative(t wire.TokenLogprob) alternative {
 	b := make([]int, len(t.Bytes))
 	for i, c := range t.Bytes {
 		b[i] = int(c)
 	}
-	return alternative{Token: strings.ToValidUTF8(string(t.Bytes), "\ufffd"), Logprob: t.Logprob, Bytes: b}
+	return alternative{Token: strings.ToValidUTF8(string(t.Bytes), "\ufffd"), Logprob: max(t.Logprob, lowestLogprob), Bytes: b}
 }
 
 // ModelList answers GET /v1/models.
