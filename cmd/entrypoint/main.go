@@ -81,7 +81,7 @@ func run() int {
 		}
 	}
 	var set settings
-	kong.Parse(&set, kong.Name("entrypoint"), kong.UsageOnError(),
+	kong.Parse(&set, kong.Name("entrypoint"),
 		kong.Description("Starts thoth's station and host, keeps them alive, and stops them in order. Settings of the two are given in the environment."))
 
 	// A reader of our output that goes away must not end serving: notified, a
