@@ -29,10 +29,7 @@ func newSequence() *sequence { return &sequence{id: noSeq} }
 
 // drop frees what the sequence holds outside the pool.
 func (s *sequence) drop() {
-	if s.held != nil {
-		s.held.Free()
-		s.held = nil
-	}
+	s.forgetRow()
 	if s.swapped != nil {
 		s.swapped.Free()
 		s.swapped = nil
@@ -40,6 +37,14 @@ func (s *sequence) drop() {
 	if s.sampler != nil {
 		s.sampler.Free()
 		s.sampler = nil
+	}
+}
+
+// forgetRow frees the held logits.
+func (s *sequence) forgetRow() {
+	if s.held != nil {
+		s.held.Free()
+		s.held = nil
 	}
 }
 

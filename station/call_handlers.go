@@ -39,7 +39,7 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) {
 	seq.tokens = tokens
 	c := &call{seq: seq, target: len(tokens), release: true, progress: q.Progress, arrived: arrived, out: newOutput()}
 	if c.dec, e = l.newDecoding(&q.Sampling, q.Stop, q.MaxTokens, "max_tokens", tokens, q.IgnoreEOG); e == nil {
-		_, e = st.stream(w, r, l, c)
+		e = st.stream(w, r, l, c, nil)
 	}
 	if e != nil {
 		writeError(w, e)
@@ -124,8 +124,7 @@ func (st *Station) postForward(w http.ResponseWriter, r *http.Request) {
 		st.streamSession(w, r, l, c, s)
 		return
 	}
-	last, e := st.await(r, l, c, nil)
-	st.settle(s, c, last, e)
+	last, e := st.await(r, l, c, s, nil)
 	if e == nil && last.Error != nil {
 		e = last.Error
 	}
@@ -209,39 +208,19 @@ func (st *Station) existing(r *http.Request, id string) (*session, *wire.Error) 
 
 // streamSession is stream for a session's call, and settles the session.
 func (st *Station) streamSession(w http.ResponseWriter, r *http.Request, l *loop, c *call, s *session) {
-	last, e := st.stream(w, r, l, c)
-	st.settle(s, c, last, e)
-	if e != nil {
+	if e := st.stream(w, r, l, c, s); e != nil {
 		writeError(w, e)
 	}
 }
 
-// settle gives a session back after its call: a call that completed keeps it, a
-// call cut midway, or one that released it, ends it.
-func (st *Station) settle(s *session, c *call, last wire.Frame, notTaken *wire.Error) {
-	switch {
-	case notTaken != nil && last.Type == "":
-		st.sessions.release(s) // the loop never saw it
-	case last.Type == wire.FrameDone && !c.release:
-		s.position = len(s.seq.tokens)
-		if last.Forward != nil {
-			s.position = last.Forward.Position
-		}
-		st.sessions.release(s)
-	default:
-		st.sessions.remove(s)
-	}
-}
-
 // stream submits a call and writes its frames as they come. An error before the
-// first frame is returned for the HTTP status, together with the frame that
-// carried it if the loop sent it.
-func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *call) (wire.Frame, *wire.Error) {
+// first frame is returned for the HTTP status.
+func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *call, s *session) *wire.Error {
 	var refused *wire.Error
 	flush := http.NewResponseController(w)
 	enc := json.NewEncoder(w)
 	started := false
-	last, e := st.await(r, l, c, func(frames []wire.Frame) {
+	_, e := st.await(r, l, c, s, func(frames []wire.Frame) {
 		if !started {
 			if f := frames[0]; f.Type == wire.FrameError {
 				refused = f.Error
@@ -261,19 +240,23 @@ func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *ca
 	if e == nil {
 		e = refused
 	}
-	return last, e
+	return e
 }
 
 // await submits a call, gives its frames to sink, and returns the final one. It
 // returns only after the loop has let go of the call: a caller that goes away
-// cancels it.
-func (st *Station) await(r *http.Request, l *loop, c *call, sink func([]wire.Frame)) (wire.Frame, *wire.Error) {
+// cancels it. s, the session held busy for the call or nil, is given back: before
+// sink gets the final frame, or the caller's next call could find it busy.
+func (st *Station) await(r *http.Request, l *loop, c *call, s *session, sink func([]wire.Frame)) (wire.Frame, *wire.Error) {
 	st.handlers.Add(1)
 	defer st.handlers.Done()
 	c.queued = time.Now()
 	if e := l.submit(c); e != nil {
 		if c.dec != nil && c.dec.fresh != nil {
 			c.dec.fresh.Free()
+		}
+		if s != nil {
+			st.sessions.release(s)
 		}
 		return wire.Frame{}, e
 	}
@@ -282,14 +265,36 @@ func (st *Station) await(r *http.Request, l *loop, c *call, sink func([]wire.Fra
 		frames, err := c.out.take(r.Context())
 		if err != nil {
 			l.cancel(c)
-			c.out.drain()
+			st.settle(s, c, c.out.drain(), true)
 			return wire.Frame{Type: wire.FrameError, Error: &wire.Error{Code: wire.CodeCancelled, Message: fmt.Sprintf("the caller went away: %v", err)}}, nil
+		}
+		last := frames[len(frames)-1]
+		if last.Type == wire.FrameDone || last.Type == wire.FrameError {
+			st.settle(s, c, last, false)
 		}
 		if sink != nil {
 			sink(frames)
 		}
-		if f := frames[len(frames)-1]; f.Type == wire.FrameDone || f.Type == wire.FrameError {
-			return f, nil
+		if last.Type == wire.FrameDone || last.Type == wire.FrameError {
+			return last, nil
 		}
+	}
+}
+
+// settle gives a session back after its call: a call that completed keeps it, a
+// call that failed, released it or whose caller is gone ends it.
+func (st *Station) settle(s *session, c *call, last wire.Frame, gone bool) {
+	switch {
+	case s == nil:
+	case last.Type == wire.FrameError || c.release:
+		st.sessions.remove(s)
+	case gone: // the loop had completed it and holds the sequence idle
+		st.sessions.discard(s)
+	default:
+		s.position = len(s.seq.tokens)
+		if last.Forward != nil {
+			s.position = last.Forward.Position
+		}
+		st.sessions.release(s)
 	}
 }

@@ -54,7 +54,7 @@ func (st *Station) postDetokenize(w http.ResponseWriter, r *http.Request) {
 	var q wire.DetokenizeRequest
 	l, e := st.open(w, r, &q)
 	if e == nil {
-		_, e = l.tokenize(&wire.Prompt{Tokens: q.Tokens}, true) // checks the range
+		e = l.checkTokens("tokens", q.Tokens)
 	}
 	if e != nil {
 		writeError(w, e)

@@ -318,10 +318,7 @@ func (l *loop) lost(err error, c *call) {
 func (l *loop) forgetIdle(s *sequence) {
 	l.pool.leave(s)
 	s.pos = 0
-	if s.held != nil {
-		s.held.Free()
-		s.held = nil
-	}
+	s.forgetRow()
 	if s.swapped != nil {
 		s.swapped.Free()
 		s.swapped = nil

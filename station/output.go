@@ -55,14 +55,14 @@ func (o *output) take(ctx context.Context) ([]wire.Frame, error) {
 	}
 }
 
-// drain waits for the final frame and drops the rest. The loop always ends a
-// call, a cancelled one before its next step.
-func (o *output) drain() {
+// drain waits for the final frame, drops the others and returns it. The loop
+// always ends a call, a cancelled one before its next step.
+func (o *output) drain() wire.Frame {
 	for {
 		frames, _ := o.take(context.Background())
-		switch frames[len(frames)-1].Type {
-		case wire.FrameDone, wire.FrameError:
-			return
+		last := frames[len(frames)-1]
+		if last.Type == wire.FrameDone || last.Type == wire.FrameError {
+			return last
 		}
 	}
 }

@@ -61,12 +61,7 @@ func (l *loop) tokenize(p *wire.Prompt, appended bool) ([]engine.Token, *wire.Er
 		return nil, invalid("prompt", "prompt must be given once: as text, segments or tokens")
 	}
 	if p.Tokens != nil {
-		for i, t := range p.Tokens {
-			if t < 0 || int(t) >= l.info.Vocabulary {
-				return nil, invalid(fmt.Sprintf("prompt.tokens[%d]", i), "token %d is not in the vocabulary of %d", t, l.info.Vocabulary)
-			}
-		}
-		return slices.Clone(p.Tokens), nil
+		return slices.Clone(p.Tokens), l.checkTokens("prompt.tokens", p.Tokens)
 	}
 	segments := p.Segments
 	if p.Text != "" {
@@ -91,6 +86,16 @@ func (l *loop) tokenize(p *wire.Prompt, appended bool) ([]engine.Token, *wire.Er
 		tokens = slices.Insert(tokens, 0, l.info.BOS)
 	}
 	return tokens, nil
+}
+
+// checkTokens refuses ids that are not in the vocabulary.
+func (l *loop) checkTokens(field string, tokens []int32) *wire.Error {
+	for i, t := range tokens {
+		if t < 0 || int(t) >= l.info.Vocabulary {
+			return invalid(fmt.Sprintf("%s[%d]", field, i), "token %d is not in the vocabulary of %d", t, l.info.Vocabulary)
+		}
+	}
+	return nil
 }
 
 // checkLater refuses by name what is not built.

@@ -128,6 +128,8 @@ func (l *loop) decode(plan []share) bool {
 		}
 		if c.rows {
 			l.evaluated(c, first, row, s.n)
+		} else {
+			c.seq.forgetRow() // of a position now behind; sampling from it would be sampling the past
 		}
 		row += s.n
 		if c.missing() == 0 && c.prefilled.IsZero() {
@@ -244,10 +246,7 @@ func (l *loop) sample(plan []share) {
 // took appends a sampled token to its call and sends what may leave.
 func (l *loop) took(c *call, s engine.Sampled) {
 	d := c.dec
-	if c.seq.held != nil {
-		c.seq.held.Free()
-		c.seq.held = nil
-	}
+	c.seq.forgetRow()
 	if c.firstToken.IsZero() {
 		c.firstToken = time.Now()
 		d.prompt = c.seq.pos
@@ -288,13 +287,11 @@ func (l *loop) took(c *call, s engine.Sampled) {
 
 // hold keeps a row's logits with its sequence.
 func (l *loop) hold(s *sequence, row int) {
+	s.forgetRow()
 	h, err := l.eng.Hold(row)
-	if s.held != nil {
-		s.held.Free()
-	}
-	s.held = h
-	if err != nil {
-		s.held = nil
+	if err == nil {
+		s.held = h
+	} else {
 		l.opts.Logger.Error().Err(err).Msg("logits cannot be held")
 	}
 }
