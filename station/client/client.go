@@ -185,6 +185,9 @@ func (s *Stream) Next() (*wire.Frame, error) {
 		f := new(wire.Frame)
 		if err := json.Unmarshal(line, f); err != nil {
 			s.end = true
+			if s.sc.Err() != nil || s.ctx.Err() != nil { // half a line: the connection broke inside it
+				return nil, transportError(s.ctx, s.sc.Err())
+			}
 			return nil, &wire.Error{Code: wire.CodeUnavailable, Message: "the station sent a line that is not a frame", Retryable: true}
 		}
 		switch f.Type {
