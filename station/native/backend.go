@@ -1,0 +1,143 @@
+package native
+
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"thoth/station/engine"
+)
+
+// libraries is what the process has loaded. ggml keeps one registry for the
+// whole process and cannot unload, so the first Load decides.
+type libraries struct {
+	mu     sync.Mutex
+	dir    string   // "" before the first start
+	cuda   bool     // CUDA was tried
+	loaded []string // paths
+	errs   []string // what did not load, in the loader's words
+}
+
+var theLibraries libraries
+
+// start loads the kernel libraries of dir: the CPU library that suits this
+// machine best, and CUDA's where it is asked for. The CPU one comes first,
+// since devices sort by score and then by order.
+//
+// ggml would find them by itself, but swallows what the loader says, and then
+// computes with the baseline kernels, ten times slower.
+func (l *libraries) start(dir string, cuda bool) (loaded, errs []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dir == "" {
+		l.dir = dir
+		if !l.loadBest(filepath.Join(dir, "libggml-cpu*.so")) && len(l.errs) == 0 {
+			l.errs = append(l.errs, "no libggml-cpu*.so for this machine in "+dir)
+		}
+		C.station_backend_init()
+	}
+	if cuda && !l.cuda {
+		l.cuda = true
+		l.loadCUDA()
+	}
+	errs = slices.Clone(l.errs)
+	if l.dir != dir {
+		errs = append(errs, fmt.Sprintf("the libraries of %s are in use already, %s is ignored", l.dir, dir))
+	}
+	return slices.Clone(l.loaded), errs
+}
+
+// loadBest loads that library among those the pattern names which suits this
+// machine best, and says whether there was one.
+func (l *libraries) loadBest(pattern string) bool {
+	paths, _ := filepath.Glob(pattern)
+	best, bestScore := "", 0
+	for _, p := range paths {
+		score, err := probe(p)
+		switch {
+		case err != nil:
+			l.errs = append(l.errs, fmt.Sprintf("%s: %v", p, err))
+		case score > bestScore:
+			best, bestScore = p, score
+		}
+	}
+	return best != "" && l.load(best)
+}
+
+func (l *libraries) loadCUDA() {
+	paths, _ := filepath.Glob(filepath.Join(l.dir, "cuda_v*", "libggml-cuda.so"))
+	slices.Reverse(paths) // the newest toolkit first
+	for _, p := range paths {
+		if _, err := probe(p); err != nil {
+			l.errs = append(l.errs, fmt.Sprintf("%s: %v", p, err))
+			continue
+		}
+		if l.load(p) {
+			return
+		}
+	}
+	if len(paths) == 0 {
+		l.errs = append(l.errs, "no cuda_v*/libggml-cuda.so in "+l.dir)
+	}
+}
+
+func (l *libraries) load(path string) bool {
+	cpath := C.CString(path)
+	defer C.free(unsafe.Pointer(cpath))
+	var e C.station_error
+	if !C.station_backend_load(cpath, &e) {
+		l.errs = append(l.errs, fmt.Sprintf("%s: %s", path, message(&e, "not usable")))
+		return false
+	}
+	l.loaded = append(l.loaded, path)
+	return true
+}
+
+// probe loads a library and asks its score for this machine.
+func probe(path string) (int, error) {
+	cpath := C.CString(path)
+	defer C.free(unsafe.Pointer(cpath))
+	var e C.station_error
+	score := C.station_backend_probe(cpath, &e)
+	if score < 0 {
+		return 0, fmt.Errorf("%s", message(&e, "does not load"))
+	}
+	return int(score), nil
+}
+
+// chooseBackend starts the libraries and decides what computes. o is filled.
+func chooseBackend(o Options) (engine.Backend, error) {
+	b := engine.Backend{Requested: o.Backend, Selected: BackendCPU, Threads: o.Threads}
+	b.Libraries, b.Errors = theLibraries.start(o.LibraryDir, o.Backend != BackendCPU)
+	drainLog(o.Log)
+
+	var d C.station_devices
+	C.station_backend_devices(&d)
+	b.Device = C.GoString(&d.cpu[0])
+	b.Features = strings.Fields(C.GoString(&d.features[0]))
+	gpu := C.GoString(&d.gpu[0])
+	switch {
+	case o.Backend == BackendCPU:
+	case gpu != "":
+		b.Selected, b.Device = BackendCUDA, gpu
+	case o.Backend == BackendCUDA:
+		return b, loadError(engine.LoadBadSetting, "backend cuda was asked for, but there is no usable GPU: %s", strings.Join(b.Errors, "; "))
+	default:
+		b.Reason = "no usable GPU"
+	}
+	if d.linked && b.Selected == BackendCPU {
+		b.Slow = true
+		if !o.AllowSlow {
+			return b, loadError(engine.LoadSlowBackend, "no fast CPU kernels: %s; build them (make backends), name their folder, or insist on the slow ones",
+				strings.Join(b.Errors, "; "))
+		}
+	}
+	return b, nil
+}

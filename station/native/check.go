@@ -1,0 +1,174 @@
+package native
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"thoth/station/engine"
+)
+
+// modelFile is a checked model: its header, and the weights of all its shards.
+type modelFile struct {
+	path    string
+	header  *header
+	weights int64
+	shards  int
+}
+
+// checkModel reads a model's header and sees that the file is whole. llama.cpp
+// maps the file and would meet what is missing as SIGBUS, long after it said
+// ready. Errors are *engine.LoadError.
+func checkModel(path string) (*modelFile, error) {
+	if path == "" {
+		return nil, loadError(engine.LoadNotFound, "no model file is set")
+	}
+	h, err := checkFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m := &modelFile{path: path, header: h, weights: h.weights(), shards: 1}
+	if h.text("general.architecture") == "" {
+		return nil, loadError(engine.LoadTruncated, "model file %s names no architecture (general.architecture)", path)
+	}
+	count, _ := h.number("split.count")
+	if count <= 1 {
+		return m, nil
+	}
+	return m, m.checkShards(int(count))
+}
+
+var shardName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
+
+// checkShards sees that the other files of a split model lie beside the first.
+func (m *modelFile) checkShards(count int) error {
+	if count > 9999 {
+		return loadError(engine.LoadTruncated, "model file %s claims %d shards", m.path, count)
+	}
+	parts := shardName.FindStringSubmatch(filepath.Base(m.path))
+	shard := func(i int) string {
+		return filepath.Join(filepath.Dir(m.path), fmt.Sprintf("%s-%05d-of-%05d.gguf", parts[1], i, count))
+	}
+	if no, _ := m.header.number("split.no"); no != 0 {
+		hint := "the file that ends in -00001-of-" + fmt.Sprintf("%05d.gguf", count)
+		if parts != nil {
+			hint = shard(1)
+		}
+		return loadError(engine.LoadBadSetting, "model file %s is shard %d of %d: give the first shard, %s", m.path, no+1, count, hint)
+	}
+	if parts == nil || parts[2] != "00001" || parts[3] != fmt.Sprintf("%05d", count) {
+		return loadError(engine.LoadBadSetting, "model file %s is the first of %d shards and must keep its name, ...-00001-of-%05d.gguf, for the others to be found", m.path, count, count)
+	}
+	for i := 2; i <= count; i++ {
+		h, err := checkFile(shard(i))
+		if err != nil {
+			var le *engine.LoadError
+			if errors.As(err, &le) && le.Kind == engine.LoadNotFound {
+				return loadError(engine.LoadNotFound, "shard %d of %d of the model is missing: %s", i, count, le.Msg)
+			}
+			return err
+		}
+		if no, _ := h.number("split.no"); int(no) != i-1 {
+			return loadError(engine.LoadTruncated, "model file %s is not shard %d but %d", shard(i), i, no+1)
+		}
+		m.weights += h.weights()
+	}
+	m.shards = count
+	return nil
+}
+
+// checkFile checks one file: there, readable, a GGUF, whole.
+func checkFile(path string) (*header, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, notFound(path, err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, notFound(path, err)
+	}
+	if st.IsDir() {
+		return nil, loadError(engine.LoadNotFound, "model file %s is a directory", path)
+	}
+	if !st.Mode().IsRegular() {
+		return nil, loadError(engine.LoadNotFound, "model file %s is not a regular file", path)
+	}
+	h, err := readHeader(f, st.Size())
+	switch {
+	case errors.Is(err, errMagic):
+		return nil, notGGUF(f, path)
+	case errors.Is(err, errTruncated):
+		return nil, loadError(engine.LoadTruncated, "model file %s is truncated: its %d bytes end within the header", path, st.Size())
+	case err != nil:
+		return nil, loadError(engine.LoadTruncated, "model file %s is damaged: %v", path, err)
+	}
+	for _, t := range h.tensors {
+		if t.bytes >= 0 && (t.offset > h.size || t.bytes > h.size-t.offset) {
+			return nil, loadError(engine.LoadTruncated, "model file %s is truncated or incomplete: tensor %q needs %d bytes at %d, the file has %d",
+				path, t.name, t.bytes, t.offset, h.size)
+		}
+	}
+	if appended(f, h) {
+		return nil, loadError(engine.LoadTruncated, "model file %s holds another GGUF after its own data: shards put together in one file; keep them apart and give the first", path)
+	}
+	return h, nil
+}
+
+// appended tells whether another GGUF follows the data, padded or not.
+func appended(f io.ReaderAt, h *header) bool {
+	end := h.end()
+	for _, at := range []int64{end, (end + 31) &^ 31} {
+		var b [4]byte
+		if n, _ := f.ReadAt(b[:], at); n == 4 && string(b[:]) == "GGUF" {
+			return true
+		}
+	}
+	return false
+}
+
+// notGGUF says what a file is that should have been a GGUF: mostly the trace of
+// a download that went wrong.
+func notGGUF(f io.ReaderAt, path string) error {
+	b := make([]byte, 512)
+	n, _ := f.ReadAt(b, 0)
+	b = b[:n]
+	text := strings.ToLower(string(bytes.TrimSpace(b)))
+	what := "it does not begin with GGUF"
+	switch {
+	case strings.HasPrefix(text, "<!doctype html"), strings.HasPrefix(text, "<html"), strings.HasPrefix(text, "<?xml"):
+		what = "it is a web page, as a failed download leaves it"
+	case strings.HasPrefix(text, "version https://git-lfs"):
+		what = "it is a Git LFS pointer: the file itself was not fetched (git lfs pull)"
+	case bytes.HasPrefix(b, []byte("PK\x03\x04")):
+		what = "it is a zip archive"
+	case len(b) > 9 && b[8] == '{' && b[9] == '"' && b[7] == 0 && b[6] == 0:
+		what = "it is a safetensors file, which must be converted first"
+	case bytes.HasPrefix(b, []byte("ggml")), bytes.HasPrefix(b, []byte("lmgg")), bytes.HasPrefix(b, []byte("tjgg")):
+		what = "it is of a format older than GGUF"
+	case strings.HasPrefix(text, "{"):
+		what = "it is JSON, as a failed download leaves it"
+	case n < 4:
+		what = "it has " + strconv.Itoa(n) + " bytes"
+	}
+	return loadError(engine.LoadNotGGUF, "model file %s is not a GGUF: %s", path, what)
+}
+
+func notFound(path string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return loadError(engine.LoadNotFound, "model file %s cannot be read: %v", path, err)
+}
+
+func loadError(kind engine.LoadErrorKind, format string, args ...any) *engine.LoadError {
+	return &engine.LoadError{Kind: kind, Msg: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,84 @@
+package native
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"thoth/station/engine"
+)
+
+// Decode evaluates a batch in one call.
+func (e *native) Decode(b *engine.Batch) error {
+	n := b.Len()
+	if err := e.checkBatch(b); err != nil {
+		return fmt.Errorf("%w: %v", engine.ErrDecode, err)
+	}
+	if e.used+n > e.info.Cells {
+		return engine.ErrPoolFull
+	}
+	rc := C.station_decode(e.c, C.int(n),
+		(*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Tokens))), (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Pos))),
+		(*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Seq))), (*C.bool)(unsafe.Pointer(unsafe.SliceData(b.Output))), &e.err)
+	runtime.KeepAlive(b)
+	drainLog(e.log)
+	switch rc {
+	case C.STATION_OK:
+		e.used += n
+		if e.pin {
+			e.pinBatch(b)
+		}
+		return nil
+	case C.STATION_POOL_FULL:
+		return engine.ErrPoolFull
+	case C.STATION_ABORTED:
+		return engine.ErrAborted
+	}
+	return fmt.Errorf("%w: %s", engine.ErrDecode, message(&e.err, "no reason given"))
+}
+
+// checkBatch refuses what llama.cpp would end the process on.
+func (e *native) checkBatch(b *engine.Batch) error {
+	n := b.Len()
+	if n < 1 || n > e.info.BatchSize {
+		return fmt.Errorf("a batch holds 1 to %d tokens, not %d", e.info.BatchSize, n)
+	}
+	if len(b.Pos) != n || len(b.Seq) != n || len(b.Output) != n {
+		return fmt.Errorf("the batch's slices differ in length")
+	}
+	for i, t := range b.Tokens {
+		if t < 0 || int(t) >= e.info.Vocabulary {
+			return fmt.Errorf("token %d is not in the vocabulary of %d", t, e.info.Vocabulary)
+		}
+		if s := b.Seq[i]; s < 0 || int(s) >= e.info.Sequences {
+			return fmt.Errorf("sequence %d is not in [0, %d)", s, e.info.Sequences)
+		}
+	}
+	return nil
+}
+
+// pinBatch gives ballast a share of the cells a batch took.
+func (e *native) pinBatch(b *engine.Batch) {
+	type span struct{ from, to int32 }
+	spans := map[engine.SeqID]span{}
+	for i, s := range b.Seq {
+		p := b.Pos[i]
+		sp, ok := spans[s]
+		if !ok {
+			sp = span{p, p + 1}
+		}
+		spans[s] = span{min(sp.from, p), max(sp.to, p+1)}
+	}
+	for s, sp := range spans {
+		C.station_copy(e.c, C.int(s), e.ballast, C.int(sp.from), C.int(sp.to))
+	}
+}
+
+// Abort makes a running Decode return soon.
+func (e *native) Abort() { C.station_abort(e.c, true) }
+
+// ClearAbort ends Abort's force.
+func (e *native) ClearAbort() { C.station_abort(e.c, false) }

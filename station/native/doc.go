@@ -1,0 +1,25 @@
+// Package native is the engine: llama.cpp out of the ollama module, behind
+// [thoth/station/engine.Engine]. It is the only package that needs cgo; built
+// without, Load says so.
+//
+// Layers. shim.h is all that Go sees of C: whole steps (decode a batch, sample
+// all rows), each call guarded against C++ exceptions. log.cpp keeps what
+// llama.cpp prints, backend.cpp finds kernels, engine.cpp decodes, state.cpp
+// moves KV, vocab.cpp speaks tokens, sampler.cpp and rows.cpp sample.
+//
+// Before C is entered. llama.cpp ends the process on much of what is wrong, so
+// the pure Go files check first: check.go reads the model file's header
+// (gguf.go) and every tensor's extent, plan.go fits weights and KV into memory,
+// options.go refuses settings, runs.go cuts text the tokeniser would recurse
+// on. They build and are tested with CGO_ENABLED=0.
+//
+// Cells. One pool serves all sequences (unified KV), and it fills upward only,
+// since CPU flash attention sums in physical order. Two sequence ids beyond the
+// caller's are ours: ballast owns the cells of retired sequences, scratch holds
+// a range on its way in or out and is empty between calls. In a sliding-window
+// model llama.cpp overwrites cells that fell out of the window of their only
+// sequence, so there ballast owns every cell from the start.
+//
+// Threads. One goroutine calls the methods marked loop. Tokenize, Piece,
+// NewSampler, Abort and ClearAbort touch only what is constant or atomic.
+package native

@@ -1,0 +1,230 @@
+package native
+
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"runtime/cgo"
+	"strings"
+	"unsafe"
+
+	"thoth/station/engine"
+)
+
+// What of the module and of our own makes stored KV readable or not.
+const (
+	llamaCommit = "ec98e2002"
+	stateFormat = 1
+)
+
+var _ engine.Engine = (*native)(nil)
+
+// native is the engine. used, sizes and the C context belong to the loop; the
+// vocabulary is constant.
+type native struct {
+	c    *C.station_engine
+	info engine.Info
+	log  func(level, line string)
+
+	ballast, scratch C.int // sequence ids after the caller's
+	pin              bool  // ballast owns every cell from its decode on
+	used             int   // cells taken since Reset
+	sizes            map[int]int
+
+	vocab   vocabulary
+	samples sampleBuffers
+	err     C.station_error
+}
+
+// Load loads a model and makes its context. progress is called with values in
+// [0, 1] from this goroutine's thread; ending ctx aborts. Errors are
+// *engine.LoadError, or ctx's.
+func Load(ctx context.Context, o Options, progress func(float32)) (engine.Engine, error) {
+	o, err := o.fill()
+	if err != nil {
+		return nil, err
+	}
+	model, err := checkModel(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	p, err := makePlan(o, model, readMemory())
+	if err != nil {
+		return nil, err
+	}
+	backend, err := chooseBackend(o)
+	if err != nil {
+		return nil, err
+	}
+	if p.reason != "" {
+		backend.Reason = strings.TrimPrefix(backend.Reason+"; "+p.reason, "; ")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e := &native{log: o.Log, sizes: map[int]int{}}
+	defer drainLog(o.Log)
+	if err := e.loadModel(ctx, o, backend.Selected, progress); err != nil {
+		return nil, err
+	}
+	if err := e.makeContext(o, p, backend); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// loading is what stationProgress reaches.
+type loading struct {
+	ctx      context.Context
+	progress func(float32)
+}
+
+//export stationProgress
+func stationProgress(handle C.uintptr_t, progress C.float) C.bool {
+	l := cgo.Handle(handle).Value().(*loading)
+	if l.progress != nil {
+		l.progress(min(max(float32(progress), 0), 1))
+	}
+	return l.ctx.Err() == nil
+}
+
+var unknownArch = regexp.MustCompile(`unknown model architecture: '([^']*)'`)
+
+func (e *native) loadModel(ctx context.Context, o Options, selected string, progress func(float32)) error {
+	path := C.CString(o.Model)
+	defer C.free(unsafe.Pointer(path))
+	handle := cgo.NewHandle(&loading{ctx: ctx, progress: progress})
+	defer handle.Delete()
+	mp := C.station_model_params{path: path, mmap: C.bool(!o.NoMmap), handle: C.uintptr_t(handle)}
+	if selected != BackendCPU {
+		mp.gpu_layers = C.int32_t(o.GPULayers)
+		if mp.gpu_layers == 0 {
+			mp.gpu_layers = 1 << 20
+		}
+	}
+	e.c = C.station_load(&mp, &e.err)
+	if e.c != nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	text := message(&e.err, "no reason given")
+	drainLog(func(level, line string) { // the reason may stand in an earlier line than the last
+		if m := unknownArch.FindStringSubmatch(line); m != nil {
+			text = m[0]
+		}
+		o.Log(level, line)
+	})
+	if m := unknownArch.FindStringSubmatch(text); m != nil {
+		return loadError(engine.LoadUnknownArch, "model file %s has architecture %q, which this engine does not know", o.Model, m[1])
+	}
+	return loadError(engine.LoadEngineFailed, "model file %s does not load: %s", o.Model, text)
+}
+
+func (e *native) makeContext(o Options, p plan, backend engine.Backend) error {
+	var m C.station_model_info
+	C.station_model(e.c, &m)
+	if !m.decoder || m.encoder {
+		return loadError(engine.LoadBadSetting, "model file %s is no decoder-only model: it cannot generate here", o.Model)
+	}
+	cp := C.station_context_params{
+		cells:           C.uint32_t(p.cells),
+		batch:           C.uint32_t(o.BatchSize),
+		sequences:       C.uint32_t(o.Sequences + 2),
+		threads:         C.int32_t(o.Threads),
+		poll:            C.int32_t(o.Poll),
+		type_k:          C.int32_t(kvTypes[o.KVTypeK].ggml),
+		type_v:          C.int32_t(kvTypes[o.KVTypeV].ggml),
+		flash_attention: C.bool(!o.NoFlashAttention),
+		offload_kv:      true,
+	}
+	if C.station_context(e.c, &cp, &e.err) != C.STATION_OK {
+		return loadError(engine.LoadEngineFailed, "the context (%d cells, KV %s/%s) could not be made: %s",
+			p.cells, o.KVTypeK, o.KVTypeV, message(&e.err, "no reason given"))
+	}
+	e.ballast, e.scratch = C.int(o.Sequences), C.int(o.Sequences+1)
+	e.pin = m.n_swa > 0
+	e.fillInfo(o, p, backend, &m)
+	if err := e.vocab.read(e.c, int(m.vocabulary), m.vocabulary_type == vocabularyBPE); err != nil {
+		return loadError(engine.LoadEngineFailed, "the vocabulary of %s cannot be read: %v", o.Model, err)
+	}
+	for t := range e.info.Vocabulary {
+		if C.station_is_eog(e.c, C.int32_t(t)) {
+			e.info.EOG = append(e.info.EOG, engine.Token(t))
+		}
+	}
+	return e.warmUp()
+}
+
+func (e *native) fillInfo(o Options, p plan, backend engine.Backend, m *C.station_model_info) {
+	h, err := checkFile(o.Model)
+	name := ""
+	if err == nil {
+		name = h.text("general.name")
+		e.info.Architecture = h.text("general.architecture")
+	}
+	file := filepath.Base(o.Model)
+	if name == "" {
+		name = strings.TrimSuffix(file, filepath.Ext(file))
+	}
+	i := &e.info
+	i.Name, i.File = name, file
+	i.Description = C.GoString(&m.description[0])
+	i.Parameters, i.SizeBytes = uint64(m.parameters), uint64(m.size)
+	i.Vocabulary, i.Embedding, i.Layers = int(m.vocabulary), int(m.embedding), int(m.layers)
+	i.ContextTrain = int(m.context_train)
+	if m.chat_template != nil {
+		i.ChatTemplate = C.GoString(m.chat_template)
+	}
+	i.BOS, i.EOS, i.EOT, i.PAD = engine.Token(m.bos), engine.Token(m.eos), engine.Token(m.eot), engine.Token(m.pad)
+	i.AddBOS = bool(m.add_bos)
+	i.KVBytesToken = p.kvBytesToken
+	i.KVCut = true
+	switch {
+	case bool(m.recurrent):
+		i.KVCut, i.KVCutReason = false, "recurrent model: its state has no positions to cut at"
+	case bool(m.hybrid):
+		i.KVCut, i.KVCutReason = false, "hybrid model: its recurrent layers have no positions to cut at"
+	}
+	i.ABI = fmt.Sprintf("ollama-%s+llama.cpp-%s+state%d", moduleVersion, llamaCommit, stateFormat)
+	i.Cells, i.Sequences, i.ContextLength, i.BatchSize = p.cells, o.Sequences, p.contextLength, o.BatchSize
+	i.KVTypeK, i.KVTypeV, i.FlashAttention = o.KVTypeK, o.KVTypeV, !o.NoFlashAttention
+	i.Backend = backend
+}
+
+// warmUp evaluates one token: the first graph is slow, a broken kernel shows here.
+func (e *native) warmUp() error {
+	t := e.info.BOS
+	if t < 0 {
+		t = 0
+	}
+	b := engine.Batch{}
+	b.Add(t, 0, 0, true)
+	if err := e.Decode(&b); err != nil {
+		return loadError(engine.LoadEngineFailed, "the first decode failed: %v", err)
+	}
+	if _, err := e.Logprobs(0, nil, t, 1); err != nil {
+		return loadError(engine.LoadEngineFailed, "the first decode gave no result: %v", err)
+	}
+	e.Reset()
+	return nil
+}
+
+// Info is constant after load.
+func (e *native) Info() engine.Info { return e.info }
+
+// Close frees the model. No call may follow.
+func (e *native) Close() {
+	if e.c != nil {
+		C.station_free(e.c)
+		e.c = nil
+	}
+	drainLog(e.log)
+}

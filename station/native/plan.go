@@ -1,0 +1,117 @@
+package native
+
+import (
+	"fmt"
+
+	"thoth/station/engine"
+)
+
+const (
+	maxAutoContext = 32768
+	minContext     = 256
+	cellAlign      = 256 // llama.cpp pads the pool to it
+)
+
+// plan is how a model and its pool fit into memory.
+type plan struct {
+	cells         int
+	contextLength int
+	kvBytesToken  int
+	reason        string // what became smaller than wished, and why
+}
+
+// kvBytesToken is the size of one token's KV over all layers, from the header.
+func kvBytesToken(h *header, typeK, typeV string) int {
+	arch := h.text("general.architecture")
+	num := func(key string, def int64) int64 {
+		if v, ok := h.number(arch + "." + key); ok && v > 0 {
+			return v
+		}
+		return def
+	}
+	layers, heads, embedding := num("block_count", 0), num("attention.head_count", 1), num("embedding_length", 0)
+	dim := embedding / max(heads, 1)
+	k, v := num("attention.key_length", dim), num("attention.value_length", dim)
+	kvHeads := make([]int64, 0, 128)
+	if list, ok := h.values[arch+".attention.head_count_kv"].([]any); ok {
+		for _, e := range list {
+			switch n := e.(type) {
+			case uint64:
+				kvHeads = append(kvHeads, int64(n))
+			case int64:
+				kvHeads = append(kvHeads, n)
+			}
+		}
+	} else {
+		for range min(layers, 4096) {
+			kvHeads = append(kvHeads, num("attention.head_count_kv", heads))
+		}
+	}
+	row := func(t string, n int64) int64 {
+		kt := kvTypes[t]
+		return (n + kt.blockLen - 1) / kt.blockLen * kt.blockBytes
+	}
+	var sum int64
+	for _, n := range kvHeads {
+		sum += row(typeK, n*k) + row(typeV, n*v)
+	}
+	return int(sum)
+}
+
+// makePlan chooses cells and context length, or says why nothing fits. o is filled.
+func makePlan(o Options, m *modelFile, mem memory) (plan, error) {
+	h := m.header
+	arch := h.text("general.architecture")
+	p := plan{kvBytesToken: kvBytesToken(h, o.KVTypeK, o.KVTypeV)}
+	vocabulary := h.lengths["tokenizer.ggml.tokens"]
+	free := mem.free
+	if o.MemoryBudget > 0 {
+		free = min(free, o.MemoryBudget)
+	}
+
+	trained, ok := h.number(arch + ".context_length")
+	if !ok || trained <= 0 {
+		trained = 2048
+	}
+	wish := o.ContextLength
+	if wish == 0 {
+		wish = int(min(trained, maxAutoContext))
+	}
+
+	kvRoom := free - m.weights - computeBytes(o.BatchSize, vocabulary, 0)
+	perCell := int64(p.kvBytesToken) + int64(o.BatchSize)*4 // KV, and a column of the mask
+	fits := int(max(min(kvRoom/max(perCell, 1), 1<<30), 0)) &^ (cellAlign - 1)
+	if fits < minContext {
+		return p, loadError(engine.LoadNoMemory,
+			"model %s does not fit into memory: weights %s, buffers %s and at least %s of KV are needed, %s are free",
+			m.path, sizeText(m.weights), sizeText(computeBytes(o.BatchSize, vocabulary, 0)), sizeText(minContext*perCell), sizeText(free))
+	}
+
+	switch {
+	case o.Cells > 0:
+		p.cells = align(o.Cells)
+		if p.cells > fits {
+			return p, loadError(engine.LoadNoMemory, "%d cells of KV need %s, %s are free beside the weights (%s): at most %d cells fit",
+				p.cells, sizeText(int64(p.cells)*perCell), sizeText(kvRoom), sizeText(m.weights), fits)
+		}
+	default:
+		quarter := int(max(min(free/4/max(perCell, 1), 1<<30), 0)) &^ (cellAlign - 1)
+		p.cells = min(align(4*wish), max(quarter, align(wish)), fits)
+	}
+	p.contextLength = wish
+	if p.contextLength > p.cells {
+		if o.ContextLength > 0 {
+			return p, loadError(engine.LoadNoMemory, "a context of %d tokens needs %s of KV, %s are free beside the weights (%s): at most %d tokens fit",
+				wish, sizeText(int64(align(wish))*perCell), sizeText(kvRoom), sizeText(m.weights), fits)
+		}
+		p.contextLength = p.cells
+		why := fmt.Sprintf("%s are free beside the weights", sizeText(kvRoom))
+		if o.Cells > 0 {
+			why = fmt.Sprintf("the pool has %d cells", p.cells)
+		}
+		p.reason = fmt.Sprintf("context length %d instead of %d: %s", p.contextLength, wish, why)
+	}
+	return p, nil
+}
+
+func align(n int) int { return (n + cellAlign - 1) &^ (cellAlign - 1) }

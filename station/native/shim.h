@@ -1,0 +1,195 @@
+// The C side of the package: everything Go asks of llama.cpp, in whole steps.
+//
+// Every function catches what C++ throws, since an exception that reaches Go
+// ends the process, and reports into a station_error the caller owns.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    STATION_OK        = 0,
+    STATION_POOL_FULL = 1,
+    STATION_ABORTED   = 2,
+    STATION_FAILED    = 3,
+};
+
+typedef struct {
+    char text[1024];
+} station_error;
+
+// --- log.cpp: llama's and ggml's log, kept instead of printed ---
+
+// station_log_init routes both logs into a bounded ring.
+void station_log_init(void);
+// station_log_pending points to the number of lines not taken yet, for a look without a call.
+const int32_t *station_log_pending(void);
+// station_log_take moves the oldest warning or error into buf; false when there is none.
+bool station_log_take(char *buf, size_t size, int *level);
+// station_log_last copies the most recent error line, "" when none came since station_log_forget.
+void station_log_last(char *buf, size_t size);
+void station_log_forget(void);
+
+// --- backend.cpp: kernel libraries and devices ---
+
+// station_backend_probe loads the library at path and asks how well it suits this
+// machine: 0 not at all, -1 it does not load, with the loader's text.
+int station_backend_probe(const char *path, station_error *err);
+// station_backend_load registers the library with ggml.
+bool station_backend_load(const char *path, station_error *err);
+// station_backend_init starts llama.cpp, once, after the libraries.
+void station_backend_init(void);
+
+typedef struct {
+    char cpu[128];        // description of the CPU device in use
+    char gpu[128];        // description of the first GPU, "" for none
+    char features[1024];  // "AVX512=1 LLAMAFILE=1 ...": of the CPU device's library
+    bool linked;          // the CPU device in use is the slow one linked into the program
+    size_t gpu_free;      // bytes
+    size_t gpu_total;
+} station_devices;
+void station_backend_devices(station_devices *out);
+
+// --- engine.cpp: model, context, decode ---
+
+typedef struct station_engine station_engine;
+
+typedef struct {
+    const char *path;
+    int32_t gpu_layers; // 0: CPU only
+    bool mmap;
+    uintptr_t handle;   // given to stationProgress
+} station_model_params;
+
+typedef struct {
+    uint32_t cells;
+    uint32_t batch;
+    uint32_t sequences; // ballast and scratch included
+    int32_t threads;
+    int32_t poll;
+    int32_t type_k; // ggml_type
+    int32_t type_v;
+    bool flash_attention;
+    bool offload_kv;
+} station_context_params;
+
+typedef struct {
+    char description[128];
+    uint64_t parameters;
+    uint64_t size;
+    int32_t vocabulary;
+    int32_t vocabulary_type;
+    int32_t embedding;
+    int32_t layers;
+    int32_t context_train;
+    int32_t n_swa;
+    bool recurrent;
+    bool hybrid;
+    bool encoder;
+    bool decoder;
+    bool add_bos;
+    int32_t bos, eos, eot, pad;
+    const char *chat_template; // of the model, NULL for none
+} station_model_info;
+
+// station_load reads the weights. NULL and err on failure or when progress said stop.
+station_engine *station_load(const station_model_params *p, station_error *err);
+void station_model(const station_engine *e, station_model_info *out);
+int station_context(station_engine *e, const station_context_params *p, station_error *err);
+void station_free(station_engine *e);
+
+// station_decode evaluates n tokens; output marks the rows wanted.
+int station_decode(station_engine *e, int n, const int32_t *token, const int32_t *pos,
+                   const int32_t *seq, const bool *output, station_error *err);
+// station_abort is read by a running decode; safe from any thread.
+void station_abort(station_engine *e, bool on);
+// station_row gives the logits of batch index row, NULL when it has none.
+float *station_row(station_engine *e, int row);
+
+// --- state.cpp: the pool of cells ---
+
+void station_clear(station_engine *e);
+// station_copy lets dst own src's cells of positions [from, to) too; to < 0: to the end.
+void station_copy(station_engine *e, int src, int dst, int from, int to);
+void station_remove(station_engine *e, int seq);
+// station_span gives a sequence's first and last position, -1 when empty.
+void station_span(station_engine *e, int seq, int32_t *first, int32_t *last);
+size_t station_state_size(station_engine *e, int seq);
+// station_state_save writes seq's state and checks that it holds exactly the
+// cells of positions [from, to), ascending.
+int station_state_save(station_engine *e, int seq, int from, int to, uint8_t *buf, size_t size, station_error *err);
+int station_state_restore(station_engine *e, int seq, const uint8_t *buf, size_t size, station_error *err);
+
+// --- vocab.cpp ---
+
+// station_tokenize returns the count, or the negative count needed when max is too small;
+// INT32_MIN on failure.
+int station_tokenize(const station_engine *e, const char *text, int len, bool special,
+                     int32_t *out, int max, station_error *err);
+// station_piece writes a token's bytes and returns their number, negative when size is too small.
+int station_piece(const station_engine *e, int32_t token, bool special, char *buf, int size);
+bool station_is_eog(const station_engine *e, int32_t token);
+bool station_is_control(const station_engine *e, int32_t token);
+
+int station_quantize(const char *in, const char *out, int ftype, int threads, station_error *err);
+
+// --- sampler.cpp ---
+
+typedef struct station_sampler station_sampler;
+
+typedef struct {
+    float temperature;
+    int32_t top_k;
+    float top_p;
+    float min_p;
+    float typical_p;
+    float repeat_penalty;
+    int32_t repeat_last_n;
+    float frequency_penalty;
+    float presence_penalty;
+    uint32_t seed;
+    const char *grammar;      // NULL for none
+    const int32_t *bias_token;
+    const float *bias_value;
+    int32_t bias_n;
+    const int32_t *prompt;    // the repeat penalty's first window
+    int32_t prompt_n;
+} station_sampler_params;
+
+typedef struct {
+    int32_t row;           // batch index, unless held is set
+    bool no_eog;
+    bool logprob;
+    int32_t top;           // alternatives wanted, at most STATION_TOP_MAX
+    station_sampler *sampler;
+    float *held;
+} station_sample;
+
+enum { STATION_TOP_MAX = 20 };
+
+typedef struct {
+    int32_t token;
+    float logprob;
+    int32_t top_n;
+    int32_t top_token[STATION_TOP_MAX];
+    float top_logprob[STATION_TOP_MAX];
+} station_sampled;
+
+station_sampler *station_sampler_new(const station_engine *e, const station_sampler_params *p, station_error *err);
+void station_sampler_free(station_sampler *s);
+// station_sample_all draws one token for each request and accepts it.
+int station_sample_all(station_engine *e, int n, const station_sample *req, station_sampled *out, station_error *err);
+// station_logprobs fills out for token next of a row of logits.
+int station_logprobs(const float *row, int n, int32_t next, int top, station_sampled *out, station_error *err);
+// station_sample_reference draws with llama.cpp's own chain over the whole
+// vocabulary: the truth that tests compare with.
+int station_sample_reference(const float *row, int n, const station_sampler_params *p, int draws, int32_t *out, station_error *err);
+
+#ifdef __cplusplus
+}
+#endif
