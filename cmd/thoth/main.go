@@ -18,6 +18,7 @@ import (
 // cli is the table of commands.
 type cli struct {
 	Pull    pullCmd    `cmd:"" help:"Fetch a model into the cache and check it."`
+	Bench   benchCmd   `cmd:"" help:"Measure an OpenAI-compatible server, alone or beside another one."`
 	Version versionCmd `cmd:"" help:"Print the version of this tool."`
 }
 
