@@ -3,6 +3,7 @@ package entrypoint
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"syscall"
@@ -120,6 +121,7 @@ func (c *Child) own() {
 	defer runtime.UnlockOSThread()
 	defer close(c.done)
 
+	c.exit.Prog = filepath.Base(c.spec.Path)
 	p, err := startProcess(&c.spec)
 	if err != nil {
 		c.exit.Fault = err

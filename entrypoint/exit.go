@@ -36,6 +36,7 @@ type Exit struct {
 	Asked  bool           // Stop or Kill was called
 	Forced bool           // it had to be killed
 	Tail   []string       // last lines of its stderr
+	Prog   string         // the program's name, as its last words begin
 	Ran    time.Duration
 }
 
@@ -80,19 +81,20 @@ func (e *Exit) loadError() bool {
 	return e.Fault == nil && e.Signal == 0 && k >= engine.LoadNotFound && k <= engine.LoadBadSetting
 }
 
-// blamesModel tells whether the fault is the model file's or a setting's, and
-// so the same on every backend.
+// blamesModel tells whether the fault is the model file's or the build's, and
+// so the same on every backend. A bad setting is not among them: CUDA without
+// a usable GPU is one.
 func (e *Exit) blamesModel() bool {
 	switch engine.LoadErrorKind(e.Code) {
 	case engine.LoadNotFound, engine.LoadNotGGUF, engine.LoadTruncated, engine.LoadUnknownArch,
-		engine.LoadNoEngine, engine.LoadBadSetting:
+		engine.LoadNoEngine:
 		return e.loadError()
 	}
 	return e.Code == exitUsage && e.Fault == nil && e.Signal == 0
 }
 
-// lastWords is the last line of stderr as a sentence: a log line of JSON gives
-// its message and error.
+// lastWords is the last line of stderr as a sentence, without the program's
+// name before it: a log line of JSON gives its message and error.
 func (e *Exit) lastWords() string {
 	for i := len(e.Tail) - 1; i >= 0; i-- {
 		line := strings.TrimSpace(e.Tail[i])
@@ -101,7 +103,7 @@ func (e *Exit) lastWords() string {
 		}
 		var log struct{ Message, Error string }
 		if line[0] != '{' || json.Unmarshal([]byte(line), &log) != nil {
-			return line
+			return strings.TrimPrefix(strings.TrimPrefix(line, e.Prog+": "), "error: ")
 		}
 		switch {
 		case log.Message == "":

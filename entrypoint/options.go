@@ -76,8 +76,8 @@ func (o Options) withDefaults() Options {
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
 	}
-	if len(o.Machine.LibraryDirs) == 0 {
-		o.Machine.LibraryDirs = filepath.SplitList(envValue(o.Env, "OLLAMA_LIBRARY_PATH"))
+	if dir := envValue(o.Env, "THOTH_LIBRARY_DIR"); dir != "" && len(o.Machine.LibraryDirs) == 0 {
+		o.Machine.LibraryDirs = []string{dir}
 	}
 	if len(o.Machine.LibraryDirs) == 0 {
 		o.Machine.LibraryDirs = []string{filepath.Join(filepath.Dir(o.StationBin), "..", "lib", "ollama")}

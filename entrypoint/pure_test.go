@@ -59,11 +59,13 @@ func TestExit_LastWordsReadALogLine(t *testing.T) {
 	for want, tail := range map[string][]string{
 		"":                       {"", "  "},
 		"plain words":            {"noise", "plain words", ""},
+		"no such model":          {"fat-station: no such model"},
+		"unknown flag --x":       {"fat-station: error: unknown flag --x"},
 		"cannot load: truncated": {`{"level":"fatal","error":"truncated","message":"cannot load"}`},
 		"only this":              {`{"error":"only this"}`},
 		"x is cut":               {`{"error":"is cut","message":"x is cut"}`},
 	} {
-		e := Exit{Tail: tail}
+		e := Exit{Tail: tail, Prog: "fat-station"}
 		require.Equal(t, want, e.lastWords())
 	}
 }

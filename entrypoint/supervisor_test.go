@@ -70,7 +70,7 @@ func TestSupervisor_CUDAServesWhenItWorks(t *testing.T) {
 
 func TestSupervisor_FallsBackToTheCPU(t *testing.T) {
 	for name, c := range map[string]struct{ station, reason string }{
-		"station refuses":   {"-no-cuda", "fell back from CUDA: station ended with exit code 70: CUDA driver version is insufficient (driver 580.65.06, runtime cuda_v13)"},
+		"station refuses":   {"-no-cuda", "fell back from CUDA: station ended with exit code 72: CUDA driver version is insufficient (driver 580.65.06, runtime cuda_v13)"},
 		"station stalls":    {"-stall -first 1", "no handshake within 1s"},
 		"station is killed": {"-die 1ms -die-code -9 -load 300ms -first 1", "probably out of memory"},
 		"station says cpu":  {"-backend cpu", "the station announced the CPU backend"},
@@ -101,5 +101,5 @@ func TestSupervisor_ExplicitCUDAFailsFast(t *testing.T) {
 	waitClosed(t, r.ended, "the end")
 	var e *ExitError
 	require.ErrorAs(t, r.err, &e)
-	require.Equal(t, 70, e.Code)
+	require.Equal(t, 72, e.Code)
 }

@@ -16,7 +16,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"thoth/entrypoint"
+	"thoth/internal/build"
 	"thoth/station/client"
+	"thoth/station/wire"
 )
 
 // maxSeconds is a day: more is a slip of the keyboard.
@@ -44,8 +46,10 @@ type settings struct {
 	HostDrainSeconds    float64 `env:"THOTH_HOST_DRAIN_SECONDS" default:"5" help:"The host's share of it at most, to finish requests."`
 	StationFlushSeconds float64 `env:"THOTH_STATION_FLUSH_SECONDS" default:"3" help:"The station's share of it at least, to write down what it keeps."`
 
-	LogLevel  string `env:"THOTH_LOG_LEVEL" default:"info" enum:"trace,debug,info,warn,error" help:"Least level that is logged (${enum})."`
+	LogLevel  string `env:"THOTH_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged (${enum})."`
 	LogFormat string `env:"THOTH_LOG_FORMAT" default:"auto" enum:"auto,json,console" help:"Log format (${enum}); auto is console on a terminal, else JSON."`
+
+	Version bool `help:"Print version and wire version, and end."`
 }
 
 // Validate refuses times that would mean "at once" or "never".
@@ -83,6 +87,10 @@ func run() int {
 	var set settings
 	kong.Parse(&set, kong.Name("entrypoint"),
 		kong.Description("Starts thoth's station and host, keeps them alive, and stops them in order. Settings of the two are given in the environment."))
+	if set.Version {
+		fmt.Printf("entrypoint %s, wire %d\n", build.Version(), wire.Version)
+		return 0
+	}
 
 	// A reader of our output that goes away must not end serving: notified, a
 	// SIGPIPE is an error of the write; ignored, the children would inherit it.
@@ -144,7 +152,7 @@ func (s *settings) options(env []string) entrypoint.Options {
 		console := zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""}
 		o.Console, log = console, zerolog.New(console)
 	}
-	o.Log = log.Level(level).With().Timestamp().Str("program", "entrypoint").Logger()
+	o.Log = log.Level(level).With().Timestamp().Str("part", "entrypoint").Logger()
 	return o
 }
 

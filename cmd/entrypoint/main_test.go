@@ -289,7 +289,7 @@ func TestEntrypoint_BadSettingsAreRefusedByName(t *testing.T) {
 		"THOTH_HANDSHAKE_SECONDS is 0":             {env: []string{"THOTH_HANDSHAKE_SECONDS=0"}},
 		"less than THOTH_SHUTDOWN_SECONDS (8s)":    {env: []string{"THOTH_SHUTDOWN_SECONDS=8"}},
 		`"auto","cpu","cuda"`:                      {env: []string{"THOTH_BACKEND=gpu"}},
-		"THOTH_BACKEND=cuda cannot be had":         {env: []string{"THOTH_BACKEND=cuda", "OLLAMA_LIBRARY_PATH=/nowhere/lib/ollama"}},
+		"THOTH_BACKEND=cuda cannot be had":         {env: []string{"THOTH_BACKEND=cuda", "THOTH_LIBRARY_DIR=/nowhere/lib/ollama"}},
 		"set THOTH_RUNTIME_DIR to a writable":      {env: []string{"THOTH_RUNTIME_DIR=/proc/nowhere"}},
 		"THOTH_STATION_BIN names it":               {env: []string{"THOTH_STATION_BIN=/nowhere/fat-station"}},
 		"must listen on loopback or a unix socket": {env: []string{"THOTH_STATION_LISTEN=0.0.0.0:8000"}},

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -42,7 +43,7 @@ var (
 	say        = flag.String("say", "", "a line for stderr before anything else")
 	flood      = flag.Int("flood", 0, "bytes for stderr before anything else")
 	backend    = flag.String("backend", os.Getenv("THOTH_BACKEND"), "backend of the handshake")
-	noCUDA     = flag.Bool("no-cuda", false, "end with code 70 when told to use CUDA")
+	noCUDA     = flag.Bool("no-cuda", false, "end with code 72 when told to use CUDA")
 	orphan     = flag.Duration("orphan", 0, "leave a grandchild in a session of its own, which lives so long")
 	helper     = flag.Bool("helper", false, "keep a child of its own in its group")
 	sleeper    = flag.Duration("sleeper", 0, "only sleep (what -orphan and -helper start)")
@@ -83,7 +84,7 @@ func main() {
 	}
 	if *noCUDA && os.Getenv("THOTH_BACKEND") == "cuda" {
 		fmt.Fprintln(os.Stderr, "CUDA driver version is insufficient")
-		os.Exit(70)
+		os.Exit(72)
 	}
 	if bad && *stall {
 		select {}
@@ -184,7 +185,9 @@ func stationHealth() bool {
 	url := os.Getenv("FAT_STATION_URL")
 	c := http.Client{Timeout: time.Second}
 	if path, ok := strings.CutPrefix(url, "unix://"); ok {
-		c.Transport = &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", path) }}
+		c.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}
 		url = "http://station"
 	}
 	resp, err := c.Get(url + "/health")
