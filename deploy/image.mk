@@ -22,7 +22,7 @@ image-model: ## put MODEL at MODELS/model.gguf; MODEL=none only makes the folder
 	rm -rf '$(MODELS)'
 	mkdir -p '$(MODELS)'
 ifneq ($(strip $(MODEL)),none)
-	cp "$$(build/bin/thoth pull --print-path $(if $(strip $(MODEL)),'$(strip $(MODEL))'))" '$(MODELS)/model.gguf'
+	m=$$(build/bin/thoth pull --print-path $(if $(strip $(MODEL)),'$(strip $(MODEL))')) && cp "$$m" '$(MODELS)/model.gguf'
 endif
 	chmod -R a+rX,go-w '$(MODELS)'
 
