@@ -9,16 +9,19 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"thoth/internal/build"
+	"thoth/station/wire"
 )
 
 // cli is the table of commands.
 type cli struct {
 	Pull    pullCmd    `cmd:"" help:"Fetch a model into the cache and check it."`
 	Bench   benchCmd   `cmd:"" help:"Measure an OpenAI-compatible server, alone or beside another one."`
+	Doctor  doctorCmd  `cmd:"" help:"Check binaries, kernel libraries, machine, model and server, and say how to mend what is wrong."`
 	Version versionCmd `cmd:"" help:"Print the version of this tool."`
 }
 
@@ -109,21 +112,6 @@ func parse(parser *kong.Kong, args []string) (ctx *kong.Context, err error) {
 type versionCmd struct{}
 
 func (versionCmd) Run(s streams) error {
-	fmt.Fprintln(s.out, "thoth", buildID())
+	fmt.Fprintf(s.out, "thoth %s, wire %d\n", build.Version(), wire.Version)
 	return nil
-}
-
-// buildID is the commit the binary was built from, when the build recorded it.
-func buildID() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	id := info.Main.Version
-	for _, kv := range info.Settings {
-		if kv.Key == "vcs.revision" {
-			id = kv.Value
-		}
-	}
-	return id + " " + info.GoVersion
 }
