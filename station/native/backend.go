@@ -112,9 +112,18 @@ func probe(path string) (int, error) {
 	return int(score), nil
 }
 
+// Probe says what would compute, without a model.
+func Probe(o Options) (engine.Backend, error) {
+	o, err := o.fill()
+	if err != nil {
+		return engine.Backend{}, err
+	}
+	return chooseBackend(o)
+}
+
 // chooseBackend starts the libraries and decides what computes. o is filled.
 func chooseBackend(o Options) (engine.Backend, error) {
-	b := engine.Backend{Requested: o.Backend, Selected: BackendCPU, Threads: o.Threads}
+	b := engine.Backend{Requested: o.Backend, Selected: BackendCPU, Threads: o.Threads, Reason: o.BackendReason}
 	b.Libraries, b.Errors = theLibraries.start(o.LibraryDir, o.Backend != BackendCPU)
 	drainLog(o.Log)
 
@@ -130,7 +139,7 @@ func chooseBackend(o Options) (engine.Backend, error) {
 	case o.Backend == BackendCUDA:
 		return b, loadError(engine.LoadBadSetting, "backend cuda was asked for, but there is no usable GPU: %s", strings.Join(b.Errors, "; "))
 	default:
-		b.Reason = "no usable GPU"
+		b.Reason = joinReasons(b.Reason, "no usable GPU")
 	}
 	if d.linked && b.Selected == BackendCPU {
 		b.Slow = true
@@ -140,4 +149,11 @@ func chooseBackend(o Options) (engine.Backend, error) {
 		}
 	}
 	return b, nil
+}
+
+func joinReasons(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "; " + b
 }

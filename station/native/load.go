@@ -24,6 +24,12 @@ const (
 
 var _ engine.Engine = (*native)(nil)
 
+// ABI names what stored KV depends on beside the model: module, llama.cpp,
+// state format. It is none of our own commits, which change nothing in it.
+func ABI() string {
+	return fmt.Sprintf("ollama-%s+llama.cpp-%s+state%d", moduleVersion, llamaCommit, stateFormat)
+}
+
 // native is the engine. used, sizes and the C context belong to the loop; the
 // vocabulary is constant.
 type native struct {
@@ -61,9 +67,7 @@ func Load(ctx context.Context, o Options, progress func(float32)) (engine.Engine
 	if err != nil {
 		return nil, err
 	}
-	if p.reason != "" {
-		backend.Reason = strings.TrimPrefix(backend.Reason+"; "+p.reason, "; ")
-	}
+	backend.Reason = joinReasons(backend.Reason, p.reason)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -72,7 +76,7 @@ func Load(ctx context.Context, o Options, progress func(float32)) (engine.Engine
 	if err := e.loadModel(ctx, o, backend.Selected, progress); err != nil {
 		return nil, err
 	}
-	if err := e.makeContext(o, p, backend); err != nil {
+	if err := e.makeContext(o, model, p, backend); err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -128,7 +132,7 @@ func (e *native) loadModel(ctx context.Context, o Options, selected string, prog
 	return loadError(engine.LoadEngineFailed, "model file %s does not load: %s", o.Model, text)
 }
 
-func (e *native) makeContext(o Options, p plan, backend engine.Backend) error {
+func (e *native) makeContext(o Options, model *modelFile, p plan, backend engine.Backend) error {
 	var m C.station_model_info
 	C.station_model(e.c, &m)
 	if !m.decoder || m.encoder {
@@ -151,7 +155,7 @@ func (e *native) makeContext(o Options, p plan, backend engine.Backend) error {
 	}
 	e.ballast, e.scratch = C.int(o.Sequences), C.int(o.Sequences+1)
 	e.pin = m.n_swa > 0
-	e.fillInfo(o, p, backend, &m)
+	e.fillInfo(o, model.header, p, backend, &m)
 	if err := e.vocab.read(e.c, int(m.vocabulary), m.vocabulary_type == vocabularyBPE); err != nil {
 		return loadError(engine.LoadEngineFailed, "the vocabulary of %s cannot be read: %v", o.Model, err)
 	}
@@ -163,19 +167,13 @@ func (e *native) makeContext(o Options, p plan, backend engine.Backend) error {
 	return e.warmUp()
 }
 
-func (e *native) fillInfo(o Options, p plan, backend engine.Backend, m *C.station_model_info) {
-	h, err := checkFile(o.Model)
-	name := ""
-	if err == nil {
-		name = h.text("general.name")
-		e.info.Architecture = h.text("general.architecture")
-	}
-	file := filepath.Base(o.Model)
+func (e *native) fillInfo(o Options, h *header, p plan, backend engine.Backend, m *C.station_model_info) {
+	name, file := h.text("general.name"), filepath.Base(o.Model)
 	if name == "" {
 		name = strings.TrimSuffix(file, filepath.Ext(file))
 	}
 	i := &e.info
-	i.Name, i.File = name, file
+	i.Name, i.File, i.Architecture = name, file, h.text("general.architecture")
 	i.Description = C.GoString(&m.description[0])
 	i.Parameters, i.SizeBytes = uint64(m.parameters), uint64(m.size)
 	i.Vocabulary, i.Embedding, i.Layers = int(m.vocabulary), int(m.embedding), int(m.layers)
@@ -193,7 +191,7 @@ func (e *native) fillInfo(o Options, p plan, backend engine.Backend, m *C.statio
 	case bool(m.hybrid):
 		i.KVCut, i.KVCutReason = false, "hybrid model: its recurrent layers have no positions to cut at"
 	}
-	i.ABI = fmt.Sprintf("ollama-%s+llama.cpp-%s+state%d", moduleVersion, llamaCommit, stateFormat)
+	i.ABI = ABI()
 	i.Cells, i.Sequences, i.ContextLength, i.BatchSize = p.cells, o.Sequences, p.contextLength, o.BatchSize
 	i.KVTypeK, i.KVTypeV, i.FlashAttention = o.KVTypeK, o.KVTypeV, !o.NoFlashAttention
 	i.Backend = backend
