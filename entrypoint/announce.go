@@ -62,10 +62,14 @@ func curlLine(ctx context.Context, hc *http.Client, base string) string {
 	case json.Unmarshal(body, &list) == nil && len(list.Data) > 0:
 		model = list.Data[0].ID
 	}
-	request, _ := json.Marshal(map[string]any{
-		"model":    model,
-		"messages": []map[string]string{{"role": "user", "content": "Say hi"}},
-	})
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	request, _ := json.Marshal(struct {
+		Model    string    `json:"model"`
+		Messages []message `json:"messages"`
+	}{model, []message{{"user", "Say hi"}}})
 	return fmt.Sprintf("curl %s/v1/chat/completions%s -H 'Content-Type: application/json' -d '%s'", base, key, shellQuoted(request))
 }
 

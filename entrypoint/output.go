@@ -8,6 +8,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// maxStrayBytes of a stdout line are logged.
+const maxStrayBytes = 1 << 10
+
 // Output is where children's lines go: stderr unchanged, so that a log of JSON
 // stays one, and a stdout line, which should not be there, into our own log.
 // With Console set, lines of JSON are written for people.
@@ -37,5 +40,5 @@ func (o *Output) stdout(child string, line []byte) {
 	if len(line) == 0 {
 		return
 	}
-	o.Log.Info().Str("child", child).Str("stdout", string(line)).Msg("line on stdout")
+	o.Log.Info().Str("child", child).Str("stdout", string(line[:min(len(line), maxStrayBytes)])).Msg("line on stdout")
 }

@@ -150,9 +150,15 @@ func (s *Supervisor) logStart() {
 	if s.plan.reason != "" && s.o.Backend == BackendAuto && s.plan.cuda.Device != "" {
 		e = s.o.Log.Warn() // a GPU is here and will not be used
 	}
-	e.Str("backend", s.plan.backend).Str("requested", s.o.Backend).Str("reason", s.plan.reason).
-		Str("driver", s.plan.cuda.Driver).Str("runtime", s.plan.cuda.Runtime).
-		Str("station", s.listen).Msg("starting")
+	e = e.Str("backend", s.plan.backend).Str("requested", s.o.Backend)
+	for _, f := range []struct{ name, value string }{
+		{"reason", s.plan.reason}, {"driver", s.plan.cuda.Driver}, {"runtime", s.plan.cuda.Runtime},
+	} {
+		if f.value != "" {
+			e = e.Str(f.name, f.value)
+		}
+	}
+	e.Str("station", s.listen).Msg("starting")
 }
 
 // stationSpec is the station's next life.
@@ -232,6 +238,7 @@ func (s *Supervisor) watchStation(ctx context.Context, c *Child, served func()) 
 				if !failed {
 					failed = true
 					s.o.Log.Error().Str("error", health.Error).Msg("the station could not load its model")
+					tick.Reset(time.Second)
 				}
 			case wire.StatusLoading:
 				if time.Since(told) > 5*time.Second {
