@@ -47,8 +47,6 @@ type Options struct {
 	Backend string
 	// BackendReason is why the caller chose Backend; it begins Backend.Reason.
 	BackendReason string
-	// BackendReason says why the caller asks for this backend; it is part of Info.
-	BackendReason string
 	// GPULayers is how many layers go to the GPU; 0: all of them.
 	GPULayers int
 	// LibraryDir holds the kernel libraries; "": ../lib/ollama beside the program.
