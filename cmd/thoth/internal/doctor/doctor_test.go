@@ -190,7 +190,7 @@ func TestServers_TellAHostFromAStranger(t *testing.T) {
 		text  string
 	}{
 		`{"status":"ok","liquid_memory":true}`:                                 {"server", OK, "liquid memory true"},
-		`{"status":"ok","liquid_memory":false,"reason":"not built"}`:           {"server", OK, "(not built)"},
+		`{"status":"ok","liquid_memory":false,"liquid_reason":"not built"}`:    {"server", OK, "(not built)"},
 		`{"status":"loading","liquid_memory":false,"station_kv_session":null}`: {"server", Warn, "status loading"},
 		`{"status":"failed","liquid_memory":false}`:                            {"server", Fail, "status failed"},
 		`{"hello":"world"}`: {"port", Fail, "cannot be used"},

@@ -76,16 +76,15 @@ func hostFinding(what, url string, health map[string]any, status int) Finding {
 		return fmt.Sprint(v)
 	}
 	detail := fmt.Sprintf("%s answers %d: status %s, liquid memory %s", url, status, text(health["status"]), text(health["liquid_memory"]))
-	for _, k := range []string{"liquid_memory_reason", "reason"} {
-		if s, ok := health[k].(string); ok && s != "" && health["liquid_memory"] != true {
+	for _, k := range []string{"liquid_reason", "reason"} {
+		if s, ok := health[k].(string); ok && s != "" {
 			detail += " (" + s + ")"
 		}
 	}
-	if status >= 500 || health["status"] == string(wire.StatusFailed) {
+	if st := health["status"]; st == "failed" || st == "template_broken" || st == "stalled" || status >= 500 {
 		return fail(what, "read the server's log", "%s", detail)
-	}
-	if s, ok := health["status"].(string); ok && s != string(wire.StatusOK) {
-		return warn(what, "wait, or read the server's log", "%s", detail)
+	} else if st != "ok" {
+		return warn(what, "wait a little, then read the server's log", "%s", detail)
 	}
 	return ok(what, "%s", detail)
 }
