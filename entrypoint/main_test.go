@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		fakePath = filepath.Join(dir, "fakechild")
+		// Read, so that the cached result of these tests depends on it.
+		if _, err := os.ReadFile("fakechild/main.go"); err != nil {
+			panic(err)
+		}
 		build := exec.Command("go", "build", "-o", fakePath, "./fakechild")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {

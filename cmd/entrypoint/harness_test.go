@@ -18,10 +18,18 @@ import (
 
 const patience = 25 * time.Second
 
-// tree holds the real entrypoint beside a fake station and a fake host.
+// asEntrypoint in the environment makes this test binary the entrypoint: so the
+// tests run the code they were compiled with, under the race detector too, and
+// are not taken from the cache when it has changed.
+const asEntrypoint = "TEST_AS_ENTRYPOINT"
+
+// tree holds the entrypoint beside a fake station and a fake host.
 var tree string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asEntrypoint) != "" {
+		main()
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "entrypoint-")
 		if err != nil {
@@ -29,18 +37,35 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		tree = dir
-		for out, pkg := range map[string]string{"entrypoint": ".", "fat-station": "../../entrypoint/fakechild"} {
-			build := exec.Command("go", "build", "-o", filepath.Join(dir, out), pkg)
-			build.Env = append(os.Environ(), "CGO_ENABLED=0")
-			if msg, err := build.CombinedOutput(); err != nil {
-				panic(string(msg))
-			}
-		}
-		if err := os.Link(filepath.Join(dir, "fat-station"), filepath.Join(dir, "openai-server")); err != nil {
+		self, err := os.Executable()
+		if err != nil {
 			panic(err)
 		}
+		place(self, "entrypoint")
+		const fake = "../../entrypoint/fakechild"
+		// Read, so that the cached result of these tests depends on it.
+		if _, err := os.ReadFile(filepath.Join(fake, "main.go")); err != nil {
+			panic(err)
+		}
+		build := exec.Command("go", "build", "-o", filepath.Join(dir, "fat-station"), fake)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if msg, err := build.CombinedOutput(); err != nil {
+			panic(string(msg))
+		}
+		place(filepath.Join(dir, "fat-station"), "openai-server")
 		return m.Run()
 	}())
+}
+
+// place copies a program into the tree: a link would be followed to its place.
+func place(program, name string) {
+	b, err := os.ReadFile(program)
+	if err != nil {
+		panic(err)
+	}
+	if err := os.WriteFile(filepath.Join(tree, name), b, 0o755); err != nil {
+		panic(err)
+	}
 }
 
 // output collects what a process writes.
@@ -85,11 +110,8 @@ func start(t *testing.T, s setup) *instance {
 	dir := t.TempDir()
 	r := &instance{t: t, journal: filepath.Join(dir, "journal"), runtimeDir: filepath.Join(dir, "run"), ended: make(chan struct{})}
 	require.NoError(t, os.Mkdir(r.runtimeDir, 0o700))
-	if s.bin == "" {
-		s.bin = filepath.Join(tree, "entrypoint")
-	}
-	r.cmd = exec.Command(s.bin, s.args...)
-	r.cmd.Env = append([]string{"PATH=/usr/bin:/bin", "PORT=0", "THOTH_RUNTIME_DIR=" + r.runtimeDir,
+	r.cmd = exec.Command(filepath.Join(tree, "entrypoint"), s.args...)
+	r.cmd.Env = append([]string{"PATH=/usr/bin:/bin", asEntrypoint + "=1", "PORT=0", "THOTH_RUNTIME_DIR=" + r.runtimeDir,
 		"FAKE_JOURNAL=" + r.journal, "FAKE_STATION=" + s.station, "FAKE_HOST=" + s.host}, s.env...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
 	if s.command != nil {
