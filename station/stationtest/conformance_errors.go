@@ -91,6 +91,25 @@ func (s *suite) errors(t *testing.T) {
 		require.Equal(t, "n", requireCode(t, err, wire.CodeInvalid).Param)
 		s.release(t, e.Session)
 	})
+	t.Run("a megabyte of one letter", func(t *testing.T) {
+		// Splitters that recurse run out of stack on it, and take the process along.
+		text := strings.Repeat("a", 1<<20)
+		r, err := s.c.Tokenize(s.ctx(t), &wire.TokenizeRequest{Prompt: wire.Prompt{Text: text, AddBOS: ptr(false)}, Pieces: true})
+		if err != nil {
+			requireCode(t, err, wire.CodeInvalid)
+		} else {
+			n := 0
+			for _, p := range r.Pieces {
+				n += len(p)
+			}
+			require.Equal(t, len(text), n)
+		}
+		q := s.greedy(1)
+		q.Prompt.Text = text
+		_, err = s.c.Generate(s.ctx(t), q)
+		require.True(t, isCode(err, wire.CodeInvalid) || isCode(err, wire.CodeContextLength), "%v", err)
+		s.ask(t, s.greedy(1))
+	})
 	t.Run("lists are never null", func(t *testing.T) {
 		resp, body := s.raw.do(t, http.MethodPost, wire.RouteTokenize, `{"prompt":{"text":"","add_bos":false}}`)
 		require.Equal(t, 200, resp.StatusCode)

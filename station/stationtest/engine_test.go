@@ -94,7 +94,11 @@ func TestEngine_AnswersTheSameInAnyChunking(t *testing.T) {
 		}
 		require.Equal(t, want, got)
 		require.Empty(t, e.Violations())
-		require.True(t, utf8.ValidString(strings.TrimRight(text(e, got), "\xc3\xf0\x9f\x98\xe2\x80")), "the model writes whole characters")
+		written := text(e, got)
+		for n := 1; n < utf8.UTFMax && !utf8.ValidString(written); n++ { // the last may be cut
+			written = text(e, got)[:len(text(e, got))-n]
+		}
+		require.True(t, utf8.ValidString(written), "the model writes whole characters")
 	}
 }
 
