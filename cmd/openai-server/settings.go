@@ -1,0 +1,180 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"thoth/host"
+	"thoth/host/openai"
+	"thoth/internal/build"
+)
+
+// settings are the flags; each has one environment variable.
+type settings struct {
+	Listen     string `env:"THOTH_LISTEN" placeholder:"ADDRESS" help:"Where to listen: HOST:PORT or unix:///path.sock. Wins over PORT. Default 127.0.0.1:8080."`
+	Port       string `env:"PORT" placeholder:"PORT" help:"Listen on this port of all addresses (0.0.0.0), as platforms ask for; 1 to 65535."`
+	StationURL string `env:"FAT_STATION_URL" default:"http://127.0.0.1:8000" placeholder:"URL" help:"The station: http://host:port or unix:///path.sock."`
+
+	ModelName        string   `env:"THOTH_MODEL_NAME" placeholder:"NAME" help:"Served model name. Default: made from the model's own."`
+	ModelAliases     []string `env:"THOTH_MODEL_ALIASES" placeholder:"NAME,..." help:"Further names requests may use."`
+	DefaultMaxTokens int      `env:"THOTH_DEFAULT_MAX_TOKENS" default:"0" help:"Token cap of requests that give none; 0: up to the context."`
+
+	APIKeys     []string `name:"api-keys" env:"THOTH_API_KEYS" placeholder:"KEY,..." help:"API keys; none: no key is asked for. A process list shows flags: use the variable or the file."`
+	APIKeysFile string   `name:"api-keys-file" env:"THOTH_API_KEYS_FILE" placeholder:"FILE" help:"File with one API key a line; # starts a comment line. Adds to the keys above."`
+	CORSOrigins []string `name:"cors-origins" env:"THOTH_CORS_ORIGINS" placeholder:"ORIGIN,..." help:"Origins whose pages may call, * for all. Default: none."`
+
+	MaxInFlight  int   `env:"THOTH_MAX_IN_FLIGHT" default:"64" help:"Answers at once; each choice of a request counts."`
+	MaxBacklog   int   `env:"THOTH_MAX_BACKLOG" default:"256" help:"Requests that wait for a place; more get 429. 0: none wait."`
+	MaxChoices   int   `env:"THOTH_MAX_CHOICES" default:"16" help:"Largest n of a request."`
+	MaxMessages  int   `env:"THOTH_MAX_MESSAGES" default:"4096" help:"Most messages of a request."`
+	MaxBodyBytes int64 `env:"THOTH_MAX_BODY_BYTES" default:"8388608" help:"Largest request body."`
+
+	HeaderTimeout  time.Duration `env:"THOTH_HEADER_TIMEOUT" default:"10s" help:"A request's header must arrive within this time."`
+	BodyTimeout    time.Duration `env:"THOTH_BODY_TIMEOUT" default:"30s" help:"A request's body must arrive within this time."`
+	IdleTimeout    time.Duration `env:"THOTH_IDLE_TIMEOUT" default:"120s" help:"Connections without a request are closed after it."`
+	WriteTimeout   time.Duration `env:"THOTH_WRITE_TIMEOUT" default:"30s" help:"A client that does not read for so long is dropped."`
+	PingInterval   time.Duration `env:"THOTH_PING_INTERVAL" default:"10s" help:"A stream silent for so long gets a comment line."`
+	TokenTimeout   time.Duration `env:"THOTH_TOKEN_TIMEOUT" default:"60s" help:"A station silent for so long between tokens fails the request."`
+	PrefillTimeout time.Duration `env:"THOTH_PREFILL_TIMEOUT" default:"10m" help:"The same before the first token; its progress counts as a sign of life."`
+	HealthInterval time.Duration `env:"THOTH_HEALTH_INTERVAL" default:"2s" help:"Time between looks at a healthy station."`
+	HealthTimeout  time.Duration `env:"THOTH_HEALTH_TIMEOUT" default:"5s" help:"A station that takes longer to answer a look is not ready."`
+	StallTimeout   time.Duration `env:"THOTH_STALL_TIMEOUT" default:"20s" help:"A station that answers no look for so long fails its requests."`
+	DrainSeconds   float64       `env:"THOTH_HOST_DRAIN_SECONDS" default:"5" help:"On SIGTERM, how long requests may go on."`
+
+	LiquidMemory bool   `env:"THOTH_LIQUID_MEMORY" default:"true" negatable:"" help:"Reuse of stored prefixes, where station and build can."`
+	LogLevel     string `env:"THOTH_LOG_LEVEL" default:"info" enum:"trace,debug,info,warn,error" help:"Least level that is logged (${enum}); debug shows probes too."`
+	LogFormat    string `env:"THOTH_LOG_FORMAT" default:"auto" enum:"auto,json,console" help:"Log format (${enum}); auto is console on a terminal, else JSON."`
+	LogPrompts   bool   `env:"THOTH_LOG_PROMPTS" help:"Log prompts and answers. They are people's words: for debugging only."`
+
+	Version bool `help:"Print version and wire version, and end."`
+}
+
+const defaultListen = "127.0.0.1:8080"
+
+// listen is the network and address to listen on.
+func (s *settings) listen() (network, address string, err error) {
+	if s.Listen != "" {
+		if path, ok := strings.CutPrefix(s.Listen, "unix://"); ok {
+			if !strings.HasPrefix(path, "/") {
+				return "", "", fmt.Errorf("THOTH_LISTEN is %q: a socket is written unix:///absolute/path.sock", s.Listen)
+			}
+			return "unix", path, nil
+		}
+		if _, port, err := net.SplitHostPort(s.Listen); err != nil || !validPort(port, 0) {
+			return "", "", fmt.Errorf("THOTH_LISTEN is %q: it must be HOST:PORT with a port from 0 to 65535, or unix:///path.sock", s.Listen)
+		}
+		return "tcp", s.Listen, nil
+	}
+	if s.Port == "" {
+		return "tcp", defaultListen, nil
+	}
+	if !validPort(s.Port, 1) {
+		return "", "", fmt.Errorf("PORT is %q: it must be a number from 1 to 65535 (for any free port: THOTH_LISTEN=127.0.0.1:0)", s.Port)
+	}
+	return "tcp", net.JoinHostPort("0.0.0.0", s.Port), nil
+}
+
+func validPort(s string, least int) bool {
+	n, err := strconv.Atoi(s)
+	return err == nil && n >= least && n <= 65535
+}
+
+// options makes the host's options; errors name the variable.
+func (s *settings) options(log zerolog.Logger) (host.Options, error) {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"THOTH_MAX_IN_FLIGHT", float64(s.MaxInFlight)}, {"THOTH_MAX_CHOICES", float64(s.MaxChoices)},
+		{"THOTH_MAX_MESSAGES", float64(s.MaxMessages)}, {"THOTH_MAX_BODY_BYTES", float64(s.MaxBodyBytes)},
+		{"THOTH_HEADER_TIMEOUT", s.HeaderTimeout.Seconds()}, {"THOTH_BODY_TIMEOUT", s.BodyTimeout.Seconds()},
+		{"THOTH_IDLE_TIMEOUT", s.IdleTimeout.Seconds()}, {"THOTH_WRITE_TIMEOUT", s.WriteTimeout.Seconds()},
+		{"THOTH_PING_INTERVAL", s.PingInterval.Seconds()}, {"THOTH_TOKEN_TIMEOUT", s.TokenTimeout.Seconds()},
+		{"THOTH_PREFILL_TIMEOUT", s.PrefillTimeout.Seconds()}, {"THOTH_HEALTH_INTERVAL", s.HealthInterval.Seconds()},
+		{"THOTH_HEALTH_TIMEOUT", s.HealthTimeout.Seconds()}, {"THOTH_STALL_TIMEOUT", s.StallTimeout.Seconds()},
+		{"THOTH_HOST_DRAIN_SECONDS", s.DrainSeconds},
+	} {
+		if !(f.value > 0) {
+			return host.Options{}, fmt.Errorf("%s is %v: it must be above 0", f.name, f.value)
+		}
+	}
+	if s.MaxBacklog < 0 || s.DefaultMaxTokens < 0 {
+		return host.Options{}, fmt.Errorf("THOTH_MAX_BACKLOG and THOTH_DEFAULT_MAX_TOKENS must not be negative")
+	}
+	backlog := s.MaxBacklog
+	if backlog == 0 {
+		backlog = -1 // none; the option's own zero means its default
+	}
+	keys, err := s.keys()
+	if err != nil {
+		return host.Options{}, err
+	}
+	station, err := newClient(s.StationURL)
+	if err != nil {
+		return host.Options{}, fmt.Errorf("FAT_STATION_URL: %w", err)
+	}
+	return host.Options{
+		Station:          station,
+		ModelName:        s.ModelName,
+		Aliases:          s.ModelAliases,
+		DefaultMaxTokens: s.DefaultMaxTokens,
+		Limits:           openai.Limits{Choices: s.MaxChoices, Messages: s.MaxMessages},
+		APIKeys:          keys,
+		CORSOrigins:      s.CORSOrigins,
+		MaxInFlight:      s.MaxInFlight,
+		MaxBacklog:       backlog,
+		BodyLimit:        s.MaxBodyBytes,
+		HeaderTimeout:    s.HeaderTimeout,
+		BodyTimeout:      s.BodyTimeout,
+		IdleTimeout:      s.IdleTimeout,
+		WriteTimeout:     s.WriteTimeout,
+		PingInterval:     s.PingInterval,
+		TokenTimeout:     s.TokenTimeout,
+		PrefillTimeout:   s.PrefillTimeout,
+		HealthInterval:   s.HealthInterval,
+		HealthTimeout:    s.HealthTimeout,
+		StallTimeout:     s.StallTimeout,
+		DrainTimeout:     time.Duration(s.DrainSeconds * float64(time.Second)),
+		LiquidMemory:     s.LiquidMemory,
+		LogPrompts:       s.LogPrompts,
+		Log:              log,
+		Build:            build.Version(),
+	}, nil
+}
+
+// keys joins the keys of both settings. A file that is named and holds no key
+// is an error: it would open the server to everybody.
+func (s *settings) keys() ([]string, error) {
+	var keys []string
+	for _, k := range s.APIKeys {
+		if k = strings.TrimSpace(k); k != "" {
+			keys = append(keys, k)
+		}
+	}
+	if len(s.APIKeys) > 0 && len(keys) == 0 {
+		return nil, fmt.Errorf("THOTH_API_KEYS holds no key")
+	}
+	if s.APIKeysFile == "" {
+		return keys, nil
+	}
+	b, err := os.ReadFile(s.APIKeysFile)
+	if err != nil {
+		return nil, fmt.Errorf("THOTH_API_KEYS_FILE: %w", err)
+	}
+	before := len(keys)
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			keys = append(keys, line)
+		}
+	}
+	if len(keys) == before {
+		return nil, fmt.Errorf("THOTH_API_KEYS_FILE: %s holds no key", s.APIKeysFile)
+	}
+	return keys, nil
+}

@@ -1,0 +1,21 @@
+// Package host is the OpenAI-compatible HTTP server in front of a station. It
+// imports the station's client and wire, never the station.
+//
+// Its words: the *watcher* polls the station's /health and keeps the last
+// answer in memory as a [view] with the model, its compiled chat template and
+// the served names; every request and probe reads that view, and none asks the
+// station first. *Admission* bounds how many answers are in flight and how many
+// requests wait. A *record* follows a request through the middleware and ends
+// as one log line and a few metrics.
+//
+// A chat request: body read under limits, decoded and validated (package
+// openai), the view asked for the model, the prompt rendered (package prompt), a
+// place awaited, then one station call per choice. A [sink] turns frames into a
+// whole answer or a stream. Nothing is sent before the first token or the first
+// keep-alive comment, so that errors until then are HTTP errors.
+//
+// Invariants: one request's end (the client gone, the server stopping, the
+// station frozen) cancels exactly its own station calls, and the handler
+// returns only after they have ended. The station being down makes requests 503
+// and never ends the host.
+package host

@@ -1,0 +1,42 @@
+package host
+
+import (
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"thoth/host/openai"
+)
+
+// The routes that need no API key, for probes.
+var openRoutes = map[string]bool{"/health": true, "/livez": true, "/readyz": true}
+
+func (s *Server) routes() http.Handler {
+	r := chi.NewRouter()
+	r.Use(s.observe)
+	if len(s.o.CORSOrigins) > 0 {
+		r.Use(allowOrigins(s.o.CORSOrigins))
+	}
+	r.Use(s.authenticate, middleware.GetHead)
+
+	r.Post("/v1/chat/completions", s.chat)
+	r.Get("/v1/models", s.listModels)
+	r.Get("/v1/models/*", s.getModel) // a name may hold slashes
+
+	r.Get("/health", s.health)
+	r.Get("/livez", s.livez)
+	r.Get("/readyz", s.readyz)
+	r.Get("/stats", s.stats)
+	r.Method(http.MethodGet, "/metrics", s.metrics.handler())
+
+	r.NotFound(func(w http.ResponseWriter, req *http.Request) {
+		fail(w, req, openai.NewError(openai.CodeNotFound, "", "there is no %s here", printable(req.URL.Path)))
+	})
+	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
+		e := openai.NewError(openai.CodeMethod, "", "%s is not allowed on %s", printable(req.Method), printable(req.URL.Path))
+		e.Allow = allowed(r, req.URL.Path)
+		fail(w, req, e)
+	})
+	return r
+}

@@ -1,0 +1,193 @@
+package host
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"thoth/host/openai"
+	"thoth/station/wire"
+)
+
+// sink turns the frames of a job's choices into what the client sees. One
+// goroutine calls it.
+type sink interface {
+	frame(choice int, f *wire.Frame) // with tokens or text
+	done(choice int, d *wire.Done)   // the choice has ended
+	flush()                          // nothing more is there for now
+	ping()                           // nothing was there for a while
+	end()                            // all choices have ended
+	fail(e *openai.Error)            // instead of end
+	broken() error                   // the client cannot be written to
+}
+
+// event is what one choice's goroutine hands over.
+type event struct {
+	choice int
+	frame  *wire.Frame
+	err    error
+}
+
+// run waits for a place, calls the station once per choice and feeds the sink.
+// It returns after the station calls have ended.
+func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	// Two more ends than the client's: the server's and the station's.
+	defer context.AfterFunc(s.hardStop, func() { cancel(context.Cause(s.hardStop)) })()
+	defer s.station.bind(cancel)()
+
+	ping := newPulse(s.o.PingInterval)
+	defer ping.stop()
+	if e := s.wait(ctx, j, ping, out); e != nil {
+		return e
+	}
+	defer j.place.leave()
+	j.rec.queue = time.Since(j.rec.arrived)
+
+	n := j.req.Choices()
+	events := make(chan event, 16*n)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer cancel(nil) // before the wait, or it would never end
+	for i := range n {
+		calls.Go(func() { s.call(ctx, j, i, events) })
+	}
+	e := s.feed(ctx, j, n, events, ping, out)
+	if e != nil && e.Code == openai.CodeUnavailable {
+		s.station.suspect()
+	}
+	return e
+}
+
+// wait gets the job a place, keeping a stream alive meanwhile.
+func (s *Server) wait(ctx context.Context, j *job, ping *pulse, out sink) *openai.Error {
+	j.place = s.admission.enter(j.req.Choices())
+	if j.place == nil {
+		return openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
+	}
+	for {
+		select {
+		case <-j.place.ready:
+			if ctx.Err() == nil {
+				return nil
+			}
+		case <-ctx.Done():
+		case <-ping.C():
+			out.ping()
+			ping.beat()
+			continue
+		}
+		break
+	}
+	j.place.leave()
+	return causeOf(ctx)
+}
+
+// call runs one choice at the station. It ends with an error event or a done
+// frame, unless ctx ended.
+func (s *Server) call(ctx context.Context, j *job, choice int, events chan<- event) {
+	send := func(e event) bool {
+		select {
+		case events <- e:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	req := j.req.Generate(j.prompt, choice, j.view.health.ContextLength, s.o.DefaultMaxTokens)
+	req.Progress = true // a sign of life during a long prefill
+	stream, err := s.o.Station.Generate(ctx, req)
+	if err != nil {
+		send(event{choice: choice, err: err})
+		return
+	}
+	defer stream.Close()
+	for {
+		f, err := stream.Next()
+		if err == io.EOF {
+			return
+		}
+		if !send(event{choice, f, err}) || err != nil {
+			return
+		}
+	}
+}
+
+// feed hands events to the sink until every choice has ended.
+func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, ping *pulse, out sink) *openai.Error {
+	silence := time.NewTimer(s.o.PrefillTimeout)
+	defer silence.Stop()
+	limit := s.o.PrefillTimeout
+	for len(j.ended) < n {
+		var ev event
+		select {
+		case ev = <-events:
+		default:
+			out.flush()
+			if err := out.broken(); err != nil {
+				return openai.NewError(openai.CodeCancelled, "", "the client cannot be written to: %s", err)
+			}
+			select {
+			case ev = <-events:
+			case <-ping.C():
+				out.ping()
+				ping.beat()
+				continue
+			case <-silence.C:
+				s.station.suspect()
+				return openai.NewError(openai.CodeTimeout, "", "the station sent nothing for %s", limit).Retry(5 * time.Second)
+			case <-ctx.Done():
+				return causeOf(ctx)
+			}
+		}
+		if ev.err != nil {
+			if ctx.Err() != nil {
+				return causeOf(ctx)
+			}
+			return openai.FromWire(ev.err)
+		}
+		switch ev.frame.Type {
+		case wire.FrameText, wire.FrameDone:
+			if j.rec.ttft == 0 {
+				j.rec.ttft = time.Since(j.rec.arrived)
+				limit = s.o.TokenTimeout
+			}
+			ping.beat()
+		}
+		silence.Reset(limit)
+		switch ev.frame.Type {
+		case wire.FrameText:
+			out.frame(ev.choice, ev.frame)
+		case wire.FrameDone:
+			if ev.frame.Done == nil {
+				return openai.NewError(openai.CodeInternal, "", "the station ended an answer without saying why")
+			}
+			j.ended = append(j.ended, ev.frame.Done)
+			j.rec.usage = j.usage()
+			out.done(ev.choice, ev.frame.Done)
+		}
+	}
+	out.end()
+	return nil
+}
+
+// retryAfter guesses when a place may be free: a second per request ahead of
+// each place, within reason.
+func (s *Server) retryAfter() time.Duration {
+	_, waiting := s.admission.counts()
+	return time.Duration(min(30, 1+waiting/s.o.MaxInFlight)) * time.Second
+}
+
+// pulse tells when nothing was sent for an interval.
+type pulse struct {
+	every time.Duration
+	timer *time.Timer
+}
+
+func newPulse(every time.Duration) *pulse { return &pulse{every, time.NewTimer(every)} }
+
+func (p *pulse) C() <-chan time.Time { return p.timer.C }
+func (p *pulse) beat()               { p.timer.Reset(p.every) }
+func (p *pulse) stop()               { p.timer.Stop() }

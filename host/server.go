@@ -1,0 +1,130 @@
+package host
+
+import (
+	"context"
+	"errors"
+	stdlog "log"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Server is the host. Its life: New, Start, Serve, Drain, Close.
+type Server struct {
+	o         Options
+	keys      keyring
+	station   *watcher
+	admission *admission
+	metrics   *metrics
+	http      *http.Server
+	started   time.Time
+	draining  atomic.Bool
+
+	// hardStop ends requests that outlive the drain; its cause is an *openai.Error.
+	hardStop context.Context
+	stopHard context.CancelCauseFunc
+
+	watching context.CancelFunc
+	tasks    sync.WaitGroup
+}
+
+// New makes a server; nothing runs before Start.
+func New(o Options) (*Server, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, keys: newKeyring(o.APIKeys), started: time.Now()}
+	s.station = newWatcher(o)
+	s.admission = newAdmission(o.MaxInFlight, o.MaxBacklog)
+	s.metrics = newMetrics(s.admission, func() bool { return s.station.current().ready() && !s.draining.Load() })
+	s.hardStop, s.stopHard = context.WithCancelCause(context.Background())
+	s.http = &http.Server{
+		Handler:           s.routes(),
+		ReadHeaderTimeout: o.HeaderTimeout,
+		IdleTimeout:       o.IdleTimeout,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          stdlog.New(logWriter{o.Log}, "", 0),
+	}
+	return s, nil
+}
+
+// Handler is the whole public surface.
+func (s *Server) Handler() http.Handler { return s.http.Handler }
+
+// Start begins to watch the station.
+func (s *Server) Start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.watching = cancel
+	s.tasks.Go(func() { s.station.run(ctx) })
+}
+
+// Serve answers on ln until Close; it owns ln.
+func (s *Server) Serve(ln net.Listener) error {
+	if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Drain refuses new chats, waits for those in flight until the drain timeout or
+// ctx ends, and then ends the rest with an error. Probes are still answered:
+// readiness is false.
+func (s *Server) Drain(ctx context.Context) {
+	s.draining.Store(true)
+	s.http.SetKeepAlivesEnabled(false)
+	deadline, cancel := context.WithTimeout(ctx, s.o.DrainTimeout)
+	defer cancel()
+	tick := time.NewTicker(drainPoll)
+	defer tick.Stop()
+	for s.busy() {
+		select {
+		case <-tick.C:
+			continue
+		case <-deadline.Done():
+		}
+		break
+	}
+	s.stopHard(errDraining())
+}
+
+// drainPoll is how often a drain looks for its end.
+const drainPoll = 10 * time.Millisecond
+
+// closeGrace is for the last events to leave; the requests have ended by then.
+const closeGrace = time.Second
+
+// Close stops serving and waits for all that runs.
+func (s *Server) Close() error {
+	s.draining.Store(true)
+	s.stopHard(errDraining())
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = s.http.Close()
+	}
+	if s.watching != nil {
+		s.watching()
+	}
+	s.tasks.Wait()
+	s.o.Station.Close()
+	return err
+}
+
+func (s *Server) busy() bool {
+	inFlight, waiting := s.admission.counts()
+	return inFlight+waiting > 0
+}
+
+// logWriter takes net/http's own complaints, such as broken TLS handshakes.
+type logWriter struct{ log zerolog.Logger }
+
+func (l logWriter) Write(b []byte) (int, error) {
+	l.log.Debug().Str("from", "net/http").Msg(string(b))
+	return len(b), nil
+}

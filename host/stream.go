@@ -1,0 +1,121 @@
+package host
+
+import (
+	"net/http"
+	"time"
+
+	"thoth/host/openai"
+	"thoth/station/wire"
+)
+
+// streamSink writes an event stream.
+//
+// Invariants: nothing is sent before the first token or ping; each choice opens
+// with one role event and ends with one finish event; after an error event
+// nothing follows, and [DONE] follows only a whole answer.
+type streamSink struct {
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	j       *job
+	enc     *openai.Encoder
+	timeout time.Duration // of one write
+
+	buf    []byte // events not yet written
+	opened []bool // choices whose role event is out
+	begun  bool   // the header is out
+	err    error  // of a write; the client is gone or does not read
+
+	// pending holds log-probabilities that came without text: a token may hold
+	// half a character.
+	pending [][]wire.TokenLogprob
+}
+
+var _ sink = (*streamSink)(nil)
+
+func newStreamSink(w http.ResponseWriter, j *job, timeout time.Duration) *streamSink {
+	n := j.req.Choices()
+	return &streamSink{w: w, rc: http.NewResponseController(w), j: j, timeout: timeout,
+		enc: openai.NewEncoder(j.head, j.req.IncludeUsage()), opened: make([]bool, n), pending: make([][]wire.TokenLogprob, n)}
+}
+
+func (s *streamSink) frame(i int, f *wire.Frame) {
+	s.open(i)
+	if len(f.Logprobs) > 0 && (f.Text == "" || len(s.pending[i]) > 0) {
+		s.pending[i] = append(s.pending[i], f.Logprobs...)
+	}
+	if f.Text == "" {
+		return
+	}
+	var lp *openai.ChoiceLogprobs
+	switch {
+	case len(s.pending[i]) > 0:
+		lp, s.pending[i] = openai.Logprobs(s.pending[i]), nil
+	case len(f.Logprobs) > 0:
+		lp = openai.Logprobs(f.Logprobs)
+	}
+	s.buf = s.enc.Text(s.buf, i, f.Text, lp)
+}
+
+func (s *streamSink) done(i int, d *wire.Done) {
+	s.open(i)
+	if len(s.pending[i]) > 0 {
+		s.buf = s.enc.Text(s.buf, i, "", openai.Logprobs(s.pending[i]))
+	}
+	var g *openai.Gnosis
+	if len(s.j.ended) == len(s.opened) && !s.j.req.IncludeUsage() {
+		g = s.j.gnosis()
+	}
+	s.buf = s.enc.Finish(s.buf, i, openai.FinishReason(d.Reason), g)
+}
+
+func (s *streamSink) end() {
+	if s.j.req.IncludeUsage() {
+		s.buf = s.enc.Usage(s.buf, s.j.usage(), s.j.gnosis())
+	}
+	s.buf = openai.AppendDone(s.buf)
+	s.flush()
+}
+
+func (s *streamSink) ping() {
+	s.buf = openai.AppendPing(s.buf)
+	s.flush()
+}
+
+func (s *streamSink) fail(e *openai.Error) {
+	if !s.begun {
+		openai.WriteError(s.w, e)
+		return
+	}
+	s.buf = openai.AppendErrorEvent(s.buf, e)
+	s.flush()
+}
+
+func (s *streamSink) flush() {
+	if len(s.buf) == 0 || s.err != nil {
+		return
+	}
+	if !s.begun {
+		s.begun = true
+		h := s.w.Header()
+		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("Cache-Control", "no-cache")
+		h.Set("X-Accel-Buffering", "no") // nginx would gather the tokens
+		s.w.WriteHeader(http.StatusOK)
+	}
+	// A client that stops reading must not hold a place for ever.
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.timeout))
+	if _, s.err = s.w.Write(s.buf); s.err == nil {
+		s.err = s.rc.Flush()
+	}
+	s.buf = s.buf[:0]
+}
+
+func (s *streamSink) broken() error { return s.err }
+
+// open writes the choice's first event.
+func (s *streamSink) open(i int) {
+	if !s.opened[i] {
+		s.opened[i] = true
+		s.buf = s.enc.Role(s.buf, i)
+	}
+}
