@@ -77,11 +77,11 @@ func TestPull_SurvivesSignalsAsAProcess(t *testing.T) {
 				}
 				return st.Size()
 			}
-			require.Eventually(t, func() bool { return partial() == int64(third) }, 10*time.Second, 5*time.Millisecond, said.String())
+			require.Eventually(t, func() bool { return partial() == int64(third) }, 10*time.Second, 5*time.Millisecond)
 			began := time.Now()
 			require.NoError(t, cmd.Process.Signal(tt.sig))
 			require.Error(t, cmd.Wait())
-			require.Less(t, time.Since(began), time.Second)
+			require.Less(t, time.Since(began), 3*time.Second) // far below the stall timeout, also on a busy machine
 			require.Equal(t, tt.code, cmd.ProcessState.ExitCode(), said.String())
 			require.Equal(t, int64(third), partial())
 

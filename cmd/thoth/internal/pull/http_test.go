@@ -304,7 +304,7 @@ func TestPull_EndsAtOnceAndKeepsThePartial(t *testing.T) {
 	}}
 	_, err := Pull(ctx, src.URL+"/m.gguf", o)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Less(t, time.Since(time.Unix(0, at.Load())), time.Second)
+	require.Less(t, time.Since(time.Unix(0, at.Load())), 3*time.Second) // below the stall timeout, also on a busy machine
 	require.Equal(t, body[:300_000], partialOf(t, o))
 }
 

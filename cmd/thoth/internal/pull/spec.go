@@ -169,17 +169,18 @@ func (s *Spec) parsePip() error {
 	if found && !pipVersion.MatchString(s.Version) {
 		return errors.New("the version behind == is letters, digits and '.!+_-'")
 	}
-	for p := range strings.SplitSeq(member, "/") {
-		if err := cleanPart(p); err != nil {
-			return fmt.Errorf("path element %q: %w", p, err)
-		}
-	}
-	s.Member = member
 	folder := strings.ToLower(s.Package)
 	if s.Version != "" {
 		folder += "==" + s.Version
 	}
-	s.Rel = filepath.Join("pip", fileName(folder), fileName(path.Base(member)))
+	rel := []string{"pip", fileName(folder)}
+	for p := range strings.SplitSeq(member, "/") {
+		if err := cleanPart(p); err != nil {
+			return fmt.Errorf("path element %q: %w", p, err)
+		}
+		rel = append(rel, fileName(p))
+	}
+	s.Member, s.Rel = member, filepath.Join(rel...)
 	return nil
 }
 
@@ -248,19 +249,22 @@ func cleanPart(p string) error {
 	return nil
 }
 
-// fileName makes any text one harmless path element.
+// fileName makes any text one harmless path element, and different texts
+// different ones: two models must not share a file.
 func fileName(s string) string {
-	out := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("._-=+", r):
-			return r
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._-=+", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
 		}
-		return '_'
-	}, s)
-	if strings.Trim(out, ".") == "" {
-		return "_"
 	}
-	if len(out) > 200 {
+	out := b.String()
+	if strings.Trim(out, ".") == "" {
+		return "%" + out
+	}
+	if len(out) > 200 { // file systems end at 255, and ours get endings
 		sum := sha256.Sum256([]byte(s))
 		out = hex.EncodeToString(sum[:8]) + "-" + out[len(out)-180:]
 	}

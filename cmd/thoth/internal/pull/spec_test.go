@@ -18,7 +18,7 @@ func TestParse_ReadsEveryKind(t *testing.T) {
 		{"hf:own/re.po/q/x.gguf@v1.0", Spec{Kind: KindHF, Text: "hf:own/re.po/q/x.gguf@v1.0", Owner: "own", Repo: "re.po",
 			File: "q/x.gguf", Revision: "v1.0", Rel: "hf/own/re.po/v1.0/q/x.gguf"}},
 		{"pip:llm-x==1.2/models/x.gguf", Spec{Kind: KindPip, Text: "pip:llm-x==1.2/models/x.gguf", Package: "llm-x",
-			Version: "1.2", Member: "models/x.gguf", Rel: "pip/llm-x==1.2/x.gguf"}},
+			Version: "1.2", Member: "models/x.gguf", Rel: "pip/llm-x==1.2/models/x.gguf"}},
 	}
 	for _, tt := range tests {
 		s, err := Parse(tt.in)
@@ -40,6 +40,8 @@ func TestParse_KeepsURLsApartAndShardsTogether(t *testing.T) {
 	require.NotEqual(t, rel("https://h/a/x.gguf"), rel("https://h/b/x.gguf"))
 	require.NotEqual(t, rel("https://h/a/x.gguf"), rel("https://h/a/x.gguf?v=2"))
 	require.NotEqual(t, rel("https://h/a/x.gguf"), rel("https://g/a/x.gguf"))
+	require.NotEqual(t, rel("https://h/a/x%20y.gguf"), rel("https://h/a/x_y.gguf"))
+	require.NotEqual(t, rel("pip:p/a/x.gguf"), rel("pip:p/b/x.gguf"))
 	require.True(t, strings.HasSuffix(rel("https://h/a/x%2f..%2fy.gguf"), "y.gguf"))
 	require.NotContains(t, rel("https://h/a/x%2f..%2fy.gguf"), "..")
 }
