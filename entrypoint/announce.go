@@ -12,6 +12,7 @@ import (
 const (
 	routeReady  = "/readyz"
 	routeModels = "/v1/models"
+	routeHealth = "/health"
 )
 
 // watchHost tells people where the host listens, and what to try once it is
@@ -59,6 +60,13 @@ func curlLine(ctx context.Context, hc *http.Client, base string) string {
 	switch {
 	case code == http.StatusUnauthorized:
 		key = ` -H "Authorization: Bearer $API_KEY"`
+		_, body = get(ctx, hc, base+routeHealth) // asks for no key
+		var health struct {
+			Models []string `json:"models"`
+		}
+		if json.Unmarshal(body, &health) == nil && len(health.Models) > 0 {
+			model = health.Models[0]
+		}
 	case json.Unmarshal(body, &list) == nil && len(list.Data) > 0:
 		model = list.Data[0].ID
 	}

@@ -35,6 +35,13 @@ func TestEntrypoint_ServesAndStopsInOrder(t *testing.T) {
 	require.Empty(t, entries, "the socket's folder is removed")
 }
 
+func TestEntrypoint_TheCurlLineShowsThatAKeyIsNeeded(t *testing.T) {
+	t.Parallel()
+	r := start(t, setup{host: "-keys"}).ready()
+	require.Contains(t, r.stdout.String(), ` -H "Authorization: Bearer $API_KEY" `)
+	require.Contains(t, r.stdout.String(), `"model":"locked"`)
+}
+
 func TestEntrypoint_InterruptIsACleanStop(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{}).ready()

@@ -47,6 +47,7 @@ var (
 	orphan     = flag.Duration("orphan", 0, "leave a grandchild in a session of its own, which lives so long")
 	helper     = flag.Bool("helper", false, "keep a child of its own in its group")
 	sleeper    = flag.Duration("sleeper", 0, "only sleep (what -orphan and -helper start)")
+	keys       = flag.Bool("keys", false, "as a host, ask for an API key")
 	env        = flag.String("env", "", "write the environment to this file")
 )
 
@@ -119,6 +120,8 @@ func serve() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
 		switch {
+		case *role == "host":
+			fmt.Fprint(w, `{"status":"ok","models":["locked"]}`)
 		case *legacy:
 			fmt.Fprint(w, `{}`)
 		case time.Now().Before(ready):
@@ -136,6 +139,9 @@ func serve() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
 	mux.HandleFunc("/v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		if *keys {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
 		fmt.Fprint(w, `{"data":[{"id":"it's fake"}]}`)
 	})
 	go func() { must(http.Serve(ln, mux)) }()
