@@ -41,3 +41,7 @@ tools:
 .PHONY: clean
 clean: ## remove build/ (caches stay)
 	rm -rf build
+
+# --- further targets: each topic has a file --------------------------------
+
+include $(wildcard scripts/*.mk deploy/*.mk)

@@ -1,0 +1,120 @@
+package native
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"thoth/station/engine"
+)
+
+// planFor plans a model of 22.5 KiB of KV a token, trained for 8192 tokens, with 90 MiB of weights.
+func planFor(t testing.TB, o Options, free int64) (plan, error) {
+	m := ggufFile{keys: []ggufKey{
+		{"general.architecture", "llama"}, {"llama.context_length", uint32(8192)}, {"llama.block_count", uint32(30)},
+		{"llama.embedding_length", uint32(576)}, {"llama.attention.head_count", uint32(9)}, {"llama.attention.head_count_kv", uint32(3)},
+	}}
+	path := m.write(t, filepath.Join(t.TempDir(), "m.gguf"))
+	o.Model, o.LibraryDir = path, t.TempDir()
+	o, err := o.fill()
+	require.NoError(t, err)
+	model, err := checkModel(path)
+	require.NoError(t, err)
+	model.weights = 90 << 20
+	model.header.lengths["tokenizer.ggml.tokens"] = 49152
+	return makePlan(o, model, memory{total: free, free: free})
+}
+
+func TestMakePlan_FourContextsWhenMemoryIsPlenty(t *testing.T) {
+	p, err := planFor(t, Options{}, 64<<30)
+	require.NoError(t, err)
+	require.Equal(t, 23040, p.kvBytesToken)
+	require.Equal(t, 8192, p.contextLength)
+	require.Equal(t, 4*8192, p.cells)
+	require.Empty(t, p.reason)
+}
+
+func TestMakePlan_QuarterOfMemoryBoundsThePool(t *testing.T) {
+	p, err := planFor(t, Options{}, 2<<30)
+	require.NoError(t, err)
+	require.Equal(t, 8192, p.contextLength)
+	require.Greater(t, p.cells, 8192)
+	require.LessOrEqual(t, int64(p.cells)*23040, int64(512<<20))
+	require.Zero(t, p.cells%256)
+}
+
+func TestMakePlan_AutomaticContextShrinksAndSaysSo(t *testing.T) {
+	p, err := planFor(t, Options{}, 350<<20)
+	require.NoError(t, err)
+	require.Less(t, p.contextLength, 8192)
+	require.Equal(t, p.cells, p.contextLength)
+	require.Contains(t, p.reason, "instead of 8192")
+	require.Contains(t, p.reason, "free")
+
+	p, err = planFor(t, Options{Cells: 1000}, 64<<30)
+	require.NoError(t, err)
+	require.Equal(t, 1024, p.cells)
+	require.Equal(t, 1024, p.contextLength)
+	require.Contains(t, p.reason, "the pool has 1024 cells")
+}
+
+func TestMakePlan_RefusesWhatDoesNotFit(t *testing.T) {
+	for name, c := range map[string]struct {
+		o    Options
+		free int64
+		says string
+	}{
+		"weights":        {Options{}, 100 << 20, "weights 90 MiB"},
+		"budget":         {Options{MemoryBudget: 100 << 20}, 64 << 30, "100 MiB are free"},
+		"asked cells":    {Options{Cells: 1 << 20}, 4 << 30, "1048576 cells"},
+		"asked context":  {Options{ContextLength: 1 << 20}, 4 << 30, "a context of 1048576 tokens"},
+		"largest cells":  {Options{Cells: math.MaxInt32 - 256}, 4 << 30, "cells fit"},
+		"largest length": {Options{ContextLength: math.MaxInt32 - 256}, 4 << 30, "tokens fit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := planFor(t, c.o, c.free)
+			le := loadErrorOf(t, err)
+			require.Equal(t, engine.LoadNoMemory, le.Kind)
+			require.Contains(t, le.Msg, c.says)
+		})
+	}
+}
+
+func TestMakePlan_QuantisedKVIsSmaller(t *testing.T) {
+	p, err := planFor(t, Options{KVTypeK: "q8_0", KVTypeV: "q8_0"}, 64<<30)
+	require.NoError(t, err)
+	require.Equal(t, 23040/2*34/32, p.kvBytesToken)
+}
+
+func TestOptions_Refused(t *testing.T) {
+	for name, o := range map[string]Options{
+		"sequences":     {Sequences: 255},
+		"batch":         {BatchSize: -1},
+		"cells":         {Cells: -1},
+		"context":       {ContextLength: -1},
+		"kv type":       {KVTypeK: "q4_0"},
+		"v without fa":  {KVTypeV: "q8_0", NoFlashAttention: true},
+		"backend":       {Backend: "metal"},
+		"threads":       {Threads: -1},
+		"poll":          {Poll: 101},
+		"budget":        {MemoryBudget: -1},
+		"gpu layers":    {GPULayers: -1},
+		"context > all": {ContextLength: 2048, Cells: 1024},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := o.fill()
+			require.Equal(t, engine.LoadBadSetting, loadErrorOf(t, err).Kind)
+		})
+	}
+}
+
+func TestGoMemoryLimit_IsWhatIsLeft(t *testing.T) {
+	i := engine.Info{Cells: 1 << 10, KVBytesToken: 1 << 20, SizeBytes: 1 << 30, BatchSize: 1, Vocabulary: 1}
+	left := goMemoryLimit(8<<30, i)
+	require.Less(t, left, int64(6<<30))
+	require.Greater(t, left, int64(5<<30))
+	require.EqualValues(t, minGoLimit, goMemoryLimit(1<<30, i))
+	require.EqualValues(t, math.MaxInt64, goMemoryLimit(math.MaxInt64, i))
+}
