@@ -102,7 +102,6 @@ type setup struct {
 	env           []string
 	args          []string
 	command       func(c *exec.Cmd) // last changes
-	bin           string            // entrypoint in another place
 }
 
 func start(t *testing.T, s setup) *instance {
