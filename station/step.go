@@ -261,7 +261,7 @@ func (l *loop) took(c *call, s engine.Sampled) {
 		l.counts.decodedTokens.Add(1)
 		d.tokens = append(d.tokens, s.Token)
 		if d.logprobs {
-			d.text.note(l.logprob(engine.TokenLogprob{Token: s.Token, Logprob: s.Logprob, Top: s.Top}))
+			d.text.note(l.logprob(engine.TokenLogprob(s)))
 		}
 		text, d.stop = d.text.push(l.eng.Piece(s.Token, false))
 		switch {
