@@ -12,6 +12,17 @@ import (
 	"thoth/host/openai"
 )
 
+// limitBody gives every request's body its time, also where no handler reads
+// it: the server itself reads a rest before it answers.
+func (s *Server) limitBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.o.BodyTimeout))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // readBody reads a request's body under the limits of size and time, before
 // anything is parsed and before a place is taken.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *openai.Error) {
@@ -22,8 +33,6 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *open
 		w.Header().Set("Connection", "close") // or the server would read on to keep it
 		return nil, s.tooLarge()
 	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(s.o.BodyTimeout))
 	rd := http.MaxBytesReader(w, r.Body, s.o.BodyLimit)
 	var body []byte
 	var err error
@@ -33,9 +42,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *open
 	} else {
 		body, err = io.ReadAll(rd)
 	}
-	// The connection is read on to notice a client that goes away.
-	_ = rc.SetReadDeadline(time.Time{})
 	if err == nil {
+		// From now on the connection is read to notice a client that goes away,
+		// however long the answer takes.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body, nil
 	}
 	w.Header().Set("Connection", "close")

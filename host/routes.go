@@ -14,7 +14,7 @@ var openRoutes = map[string]bool{"/health": true, "/livez": true, "/readyz": tru
 
 func (s *Server) routes() http.Handler {
 	r := chi.NewRouter()
-	r.Use(s.observe)
+	r.Use(s.observe, s.limitBody)
 	if len(s.o.CORSOrigins) > 0 {
 		r.Use(allowOrigins(s.o.CORSOrigins))
 	}

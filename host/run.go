@@ -52,7 +52,9 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	defer calls.Wait()
 	defer cancel(nil) // before the wait, or it would never end
 	for i := range n {
-		calls.Go(func() { s.call(ctx, j, i, events) })
+		req := j.req.Generate(j.prompt, i, j.view.health.ContextLength, s.o.DefaultMaxTokens)
+		req.Progress = true // a sign of life during a long prefill
+		calls.Go(func() { s.call(ctx, i, req, events) })
 	}
 	e := s.feed(ctx, j, n, events, ping, out)
 	if e != nil && e.Code == openai.CodeUnavailable {
@@ -87,7 +89,7 @@ func (s *Server) wait(ctx context.Context, j *job, ping *pulse, out sink) *opena
 
 // call runs one choice at the station. It ends with an error event or a done
 // frame, unless ctx ended.
-func (s *Server) call(ctx context.Context, j *job, choice int, events chan<- event) {
+func (s *Server) call(ctx context.Context, choice int, req *wire.GenerateRequest, events chan<- event) {
 	send := func(e event) bool {
 		select {
 		case events <- e:
@@ -96,8 +98,6 @@ func (s *Server) call(ctx context.Context, j *job, choice int, events chan<- eve
 			return false
 		}
 	}
-	req := j.req.Generate(j.prompt, choice, j.view.health.ContextLength, s.o.DefaultMaxTokens)
-	req.Progress = true // a sign of life during a long prefill
 	stream, err := s.o.Station.Generate(ctx, req)
 	if err != nil {
 		send(event{choice: choice, err: err})

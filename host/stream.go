@@ -82,7 +82,7 @@ func (s *streamSink) ping() {
 }
 
 func (s *streamSink) fail(e *openai.Error) {
-	if !s.begun {
+	if !s.begun && len(s.buf) == 0 {
 		openai.WriteError(s.w, e)
 		return
 	}
