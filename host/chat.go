@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -193,8 +194,8 @@ func (j *job) gnosis() *openai.Gnosis {
 		t.DecodeMS = max(t.DecodeMS, d.Timings.DecodeMS)
 		t.TokensPerSecond += d.Timings.TokensPerSecond
 	}
-	t.QueueMS = milliseconds(j.rec.queue) + queue
-	t.PromptMS += tokenize
+	t.QueueMS = round(milliseconds(j.rec.queue) + queue)
+	t.PromptMS = round(t.PromptMS + tokenize)
 	return &openai.Gnosis{LiquidMemory: liquidDisabled, Path: pathNative, Timings: t, RequestID: j.rec.id,
 		Station: &openai.Station{Build: j.view.health.Build, Backend: j.view.health.Backend.Selected}}
 }
@@ -208,6 +209,9 @@ func text(segments []wire.Segment) string {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// round leaves out what a float's decimal form adds to a sum of microseconds.
+func round(ms float64) float64 { return math.Round(ms*1000) / 1000 }
 
 func errDraining() *openai.Error {
 	return openai.NewError(openai.CodeDraining, "", "the server is shutting down").Retry(2 * time.Second)
