@@ -388,3 +388,44 @@ func TestLife_NoLookAtTheStationPrecedesARequest(t *testing.T) {
 	}
 	require.Equal(t, before, looks())
 }
+
+func TestLife_MixedLoadLeavesNothingBehind(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, func(o *Options) { o.MaxInFlight, o.MaxBacklog = 4, 1000 })
+	f.does(func(ctx context.Context, q *wire.GenerateRequest, out *frames) {
+		for i := 0; i < 20 && ctx.Err() == nil; i++ {
+			out.text("x")
+		}
+		out.done(wire.ReasonLength, 20)
+	})
+	const clients, each = 8, 40
+	var all sync.WaitGroup
+	for c := range clients {
+		all.Go(func() {
+			for i := range each {
+				switch (c + i) % 8 {
+				case 0: // leaves in the middle
+					l := h.open(`"n":2`)
+					_, _ = l.lines.ReadString('\n')
+					l.close()
+				case 1:
+					if r := h.chat(`"temperature":9`); r.status != 400 {
+						t.Errorf("a bad request got %d", r.status)
+					}
+				case 2, 3:
+					if r := h.chat(); r.status != 200 {
+						t.Errorf("a chat got %d: %s", r.status, r.body)
+					}
+				default:
+					r := h.chat(`"stream":true`)
+					if r.status != 200 || !strings.HasSuffix(r.body, "data: [DONE]\n\n") || strings.Count(r.body, `"content":"x"`) != 20 {
+						t.Errorf("a stream got %d: %s", r.status, r.body)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	h.eventually(func() bool { a, b := h.admission.counts(); return a+b == 0 && f.running() == 0 })
+	require.Equal(t, 200, h.chat().status)
+}
