@@ -20,6 +20,7 @@ type sequence struct {
 	swapped engine.State // its KV in RAM while it has no place; nil if pos is 0
 	held    engine.Held  // logits of the row at pos-1, kept between two calls
 	sampler engine.Sampler
+	tail    []byte // of a character that a call's last token cut; the next call completes it
 	adapter string // adapter set; only sequences of one set share a batch
 }
 
@@ -86,6 +87,20 @@ type decoding struct {
 	ended     wire.Reason // set when sampling is over; "" before
 	stop      string
 	tokens    []engine.Token // sampled, not yet told in a frame
+}
+
+// begin takes over what the request brought, or goes on where the turn's last
+// call stopped.
+func (c *call) begin() {
+	if c.dec.fresh == nil {
+		c.dec.text.held, c.dec.text.raw = c.seq.tail, len(c.seq.tail)
+	} else {
+		if c.seq.sampler != nil {
+			c.seq.sampler.Free()
+		}
+		c.seq.sampler, c.dec.fresh = c.dec.fresh, nil
+	}
+	c.seq.tail = nil
 }
 
 // missing is the number of tokens to evaluate.

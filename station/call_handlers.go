@@ -157,7 +157,11 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) {
 		c.dec, e = l.newDecoding(sampling, q.Stop, q.N, "n", s.seq.tokens, q.IgnoreEOG)
 	}
 	if e != nil {
-		st.sessions.release(s)
+		if q.Release && e.Code == wire.CodeContextLength {
+			st.sessions.discard(s) // a full session has no other way to end
+		} else {
+			st.sessions.release(s)
+		}
 		writeError(w, e)
 		return
 	}

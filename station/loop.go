@@ -182,11 +182,8 @@ func (l *loop) intake() {
 
 	for _, c := range calls {
 		l.idle = without(l.idle, c.seq)
-		if c.dec != nil && c.dec.fresh != nil {
-			if c.seq.sampler != nil {
-				c.seq.sampler.Free()
-			}
-			c.seq.sampler, c.dec.fresh = c.dec.fresh, nil
+		if c.dec != nil {
+			c.begin()
 		}
 		l.waiting = append(l.waiting, c)
 	}

@@ -90,9 +90,7 @@ func (p *pool) leave(s *sequence) {
 	if s.id == noSeq {
 		return
 	}
-	if s.pos > 0 {
-		p.eng.Retire(s.id)
-	}
+	p.eng.Retire(s.id) // also at position 0: a failed decode may have left cells
 	p.forget(s)
 	if len(p.residents) == 0 || p.live() == 0 {
 		p.reset() // nothing lives: the pool is empty for free

@@ -378,3 +378,37 @@ func TestStation_IdleSessionsMakeRoom(t *testing.T) {
 	require.NoError(t, err)
 	require.NotZero(t, st.Swaps)
 }
+
+func TestStation_TokenByTokenGivesWholeCharacters(t *testing.T) {
+	f := start(t, stationtest.Options{}, station.Options{})
+	zero := float32(0)
+	prompt := wire.Prompt{Text: stationtest.Say("😀 naïve 東京 👩‍👩‍👧 done")}
+	want := collect(f.Generate(t.Context(), &wire.GenerateRequest{Prompt: prompt, Sampling: wire.Sampling{Temperature: &zero}}))
+	require.Nil(t, want.err)
+	s, err := f.Embed(t.Context(), &wire.EmbedRequest{Prompt: prompt})
+	require.NoError(t, err)
+	var text string
+	for sampling := (&wire.Sampling{Temperature: &zero}); ; sampling = nil {
+		a := collect(f.DecodeNext(t.Context(), &wire.DecodeRequest{Session: s.Session, N: 1, Sampling: sampling}))
+		require.Nil(t, a.err)
+		text += a.text
+		if a.done.Reason == wire.ReasonEOG {
+			break
+		}
+	}
+	require.Equal(t, want.text, text)
+	require.Contains(t, text, "東京")
+}
+
+func TestStation_FullSessionEndsWithItsRelease(t *testing.T) {
+	f := start(t, stationtest.Options{ContextLength: 16, EOGEvery: -1}, station.Options{})
+	zero := float32(0)
+	s, err := f.Embed(t.Context(), &wire.EmbedRequest{Prompt: wire.Prompt{Text: "abcdefgh"}})
+	require.NoError(t, err)
+	a := collect(f.DecodeNext(t.Context(), &wire.DecodeRequest{Session: s.Session, Sampling: &wire.Sampling{Temperature: &zero}, IgnoreEOG: true}))
+	require.Equal(t, wire.ReasonLength, a.done.Reason)
+	a = collect(f.DecodeNext(t.Context(), &wire.DecodeRequest{Session: s.Session, N: 1, Release: true}))
+	require.Equal(t, wire.CodeContextLength, a.err.Code)
+	a = collect(f.DecodeNext(t.Context(), &wire.DecodeRequest{Session: s.Session, N: 1}))
+	require.Equal(t, wire.CodeGone, a.err.Code)
+}

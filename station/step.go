@@ -273,7 +273,11 @@ func (l *loop) took(c *call, s engine.Sampled) {
 		}
 	}
 	if d.ended != "" && d.stop == "" {
-		text += d.text.finish()
+		more, cut := d.text.finish()
+		text += more
+		if d.ended == wire.ReasonLength {
+			c.seq.tail = cut
+		}
 	}
 	lps := d.text.takeLogprobs(d.ended != "")
 	if text != "" || len(lps) > 0 || d.ended != "" && len(d.tokens) > 0 {

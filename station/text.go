@@ -48,12 +48,12 @@ func (t *textStream) push(piece []byte) (text, stop string) {
 	return t.release(len(t.held) - keep), ""
 }
 
-// finish returns what was held when the text ends without a stop string. The
-// first bytes of a character that never came are dropped.
-func (t *textStream) finish() string {
-	text := t.release(len(t.held) - incompleteTail(t.held))
-	t.held = t.held[:0]
-	return text
+// finish returns what was held when the text ends without a stop string, and the
+// first bytes of a character that did not come, which are not text.
+func (t *textStream) finish() (text string, cut []byte) {
+	text = t.release(len(t.held) - incompleteTail(t.held))
+	cut, t.held = t.held, nil
+	return text, cut
 }
 
 // note records the log-probability entry of the token about to be pushed.

@@ -21,8 +21,8 @@ func stream(stops []string, pieces ...string) (text, stop string) {
 			return sb.String(), s
 		}
 	}
-	sb.WriteString(ts.finish())
-	return sb.String(), ""
+	rest, _ := ts.finish()
+	return sb.String() + rest, ""
 }
 
 func TestTextStream_Stops(t *testing.T) {
@@ -59,7 +59,9 @@ func TestTextStream_WholeCharacters(t *testing.T) {
 	require.Equal(t, "😀b", out)
 	out, _ = ts.push([]byte("\xe6\x9d"))
 	require.Empty(t, out)
-	require.Empty(t, ts.finish(), "a character cut by the cap is withheld")
+	rest, cut := ts.finish()
+	require.Empty(t, rest, "a character cut by the cap is withheld")
+	require.Equal(t, "\xe6\x9d", string(cut), "and kept for a next call")
 
 	text, _ := stream(nil, "a\xf0\x9f", "z\xff", "\xc3")
 	require.Equal(t, "a\ufffd\ufffdz\ufffd", text, "what cannot become a character does not wait")

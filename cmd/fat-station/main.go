@@ -54,7 +54,7 @@ type flags struct {
 	PrefillTarget time.Duration `env:"THOTH_PREFILL_TARGET" default:"500ms" help:"Time of one step while only prompts are evaluated."`
 	DrainSeconds  float64       `env:"THOTH_STATION_FLUSH_SECONDS" default:"3" help:"On SIGTERM, how long running calls may go on."`
 
-	LogLevel string `env:"THOTH_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
+	LogLevel string `env:"THOTH_LOG_LEVEL" default:"info" enum:"trace,debug,info,warn,error" help:"trace, debug, info, warn or error."`
 
 	Selftest    bool `help:"Load, prove the engine on this machine, print the result and end."`
 	BenchEngine bool `help:"Measure the engine alone, print JSON and end."`
