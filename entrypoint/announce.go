@@ -77,7 +77,9 @@ func curlLine(ctx context.Context, hc *http.Client, base string) string {
 	request, _ := json.Marshal(struct {
 		Model    string    `json:"model"`
 		Messages []message `json:"messages"`
-	}{model, []message{{"user", "Say hi"}}})
+		// A small model may not find its end, and a first try should.
+		MaxTokens int `json:"max_tokens"`
+	}{model, []message{{"user", "Say hi"}}, 64})
 	return fmt.Sprintf("curl %s/v1/chat/completions%s -H 'Content-Type: application/json' -d '%s'", base, key, shellQuoted(request))
 }
 

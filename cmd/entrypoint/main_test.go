@@ -23,6 +23,7 @@ func TestEntrypoint_ServesAndStopsInOrder(t *testing.T) {
 	out := r.stdout.String()
 	require.Regexp(t, `^listening on http://127\.0\.0\.1:\d+, loading model\nready: curl http://127\.0\.0\.1:\d+/v1/chat/completions `, out)
 	require.Contains(t, out, `"model":"it'\''s fake"`)
+	require.Contains(t, out, `"max_tokens":64}'`)
 	entries, err := os.ReadDir(r.runtimeDir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
