@@ -134,7 +134,7 @@ func settingError(format string, args ...any) *ExitError {
 // restart mends.
 func fatal(name string, code int, e *Exit) *ExitError {
 	msg := e.Sentence(name)
-	if words := e.lastWords(); words != "" && e.Fault == nil {
+	if words := e.lastWords(); words != "" && e.Fault == nil && e.Signal == 0 {
 		msg = fmt.Sprintf("%s: %s (exit code %d)", name, words, e.Code)
 	}
 	return &ExitError{Code: code, Msg: msg}

@@ -98,7 +98,7 @@ func (k *keeper) run() {
 		}
 		if fails >= k.maxFails {
 			k.err = &ExitError{Code: ExitFailed, Tail: exit.Tail,
-				Msg: exit.Sentence(k.name) + "; it never came up, giving up"}
+				Msg: fatal(k.name, ExitFailed, exit).Msg + "; it never came up, giving up"}
 			return
 		}
 		pause := k.backoff.next(exit.Ran)

@@ -149,7 +149,7 @@ func TestEntrypoint_GivesUpAfterFailedStarts(t *testing.T) {
 	require.Equal(t, 1, r.exit())
 	require.Len(t, r.pids("station", "start"), 3)
 	require.Contains(t, r.stderr.String(), "\n  out of luck\n", "the end of its stderr")
-	require.Equal(t, "entrypoint: station ended with exit code 1; it never came up, giving up", lastLine(r.stderr.String()))
+	require.Equal(t, "entrypoint: station: out of luck (exit code 1); it never came up, giving up", lastLine(r.stderr.String()))
 	r.gone()
 }
 
