@@ -39,9 +39,10 @@ func libraryDir(t testing.TB) string {
 	return dir
 }
 
-// open loads the test model with a small pool; change adjusts the options.
+// open loads the test model with a small pool and one thread, since two that
+// spin beside other test processes collapse; change adjusts the options.
 func open(t testing.TB, change func(*Options)) *native {
-	o := Options{Model: testModel(t), LibraryDir: libraryDir(t), Cells: 4096, Sequences: 16, Poll: -1, Backend: BackendCPU}
+	o := Options{Model: testModel(t), LibraryDir: libraryDir(t), Cells: 1024, Sequences: 16, Threads: 1, Poll: -1, Backend: BackendCPU}
 	if change != nil {
 		change(&o)
 	}

@@ -74,8 +74,8 @@ func checkGrammar(g string) error {
 	return nil
 }
 
-// foldSeed makes of a seed the 32 bits the generator takes.
-func foldSeed(seed uint64) uint32 { return uint32(seed) ^ uint32(seed>>32) }
+// foldSeed makes of a seed the 32 bits the generator takes; a small seed is itself.
+func foldSeed(seed uint64) uint32 { return uint32(seed) ^ uint32(seed>>32)*0x9e3779b9 }
 
 // samplerParams copies parameters into C memory until free is called.
 func samplerParams(p engine.SamplerParams, prompt []engine.Token) (*C.station_sampler_params, func()) {

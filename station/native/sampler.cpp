@@ -110,7 +110,7 @@ class draw {
     const int n;
     const bool no_eog;
     patch patched;
-    std::vector<candidate> set; // most likely first
+    std::vector<candidate> set;
     std::vector<float> blocks;
 
   public:
@@ -324,8 +324,7 @@ class draw {
             pick_nucleus();
             top_p = false;
         } else {
-            gather_above(rows::max(row, n) + logf(s.p.min_p));
-            std::sort(set.begin(), set.end(), more);
+            gather_above(rows::max(row, n) + logf(s.p.min_p)); // llama.cpp leaves these in order of id, too
             min_p = false;
         }
         if (!typical && !top_p && !min_p) {

@@ -72,7 +72,7 @@ func (e *native) Piece(t engine.Token, special bool) []byte {
 }
 
 // Tokenize gives the tokens of text, whatever its bytes: what is not UTF-8
-// becomes byte tokens where the vocabulary has them.
+// becomes byte tokens, and U+FFFD where the vocabulary has none for a byte.
 func (e *native) Tokenize(text string, special bool) ([]engine.Token, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("a text of %d bytes is longer than the tokeniser takes (%d)", len(text), maxText)
@@ -85,29 +85,34 @@ func (e *native) Tokenize(text string, special bool) ([]engine.Token, error) {
 		pieces = cutRuns(text)
 	}
 	var out []engine.Token
+	var err error
 	for _, p := range pieces {
-		if p.raw && e.vocab.spell(p.text, &out) {
-			continue
+		if p.raw {
+			out, err = e.spell(out, p.text)
+		} else {
+			out, err = e.tokenize(out, p.text, special)
 		}
-		var err error
-		if out, err = e.tokenize(out, p.text, special); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// spell appends one token per byte, if all of them have one.
-func (v *vocabulary) spell(text string, out *[]engine.Token) bool {
+// spell appends one token per byte; for a byte no token stands for, what the
+// tokeniser makes of it.
+func (e *native) spell(out []engine.Token, text string) ([]engine.Token, error) {
 	for i := range len(text) {
-		if v.single[text[i]] < 0 {
-			return false
+		if t := e.vocab.single[text[i]]; t >= 0 {
+			out = append(out, t)
+			continue
+		}
+		var err error
+		if out, err = e.tokenize(out, text[i:i+1], false); err != nil {
+			return nil, err
 		}
 	}
-	for i := range len(text) {
-		*out = append(*out, v.single[text[i]])
-	}
-	return true
+	return out, nil
 }
 
 // tokenize appends one piece's tokens.
