@@ -18,11 +18,12 @@ import (
 // libraries is what the process has loaded. ggml keeps one registry for the
 // whole process and cannot unload, so the first Load decides.
 type libraries struct {
-	mu     sync.Mutex
-	dir    string   // "" before the first start
-	cuda   bool     // CUDA was tried
-	loaded []string // paths
-	errs   []string // what did not load, in the loader's words
+	mu       sync.Mutex
+	dir      string   // "" before the first start
+	cuda     bool     // CUDA was tried
+	loaded   []string // paths
+	errs     []string // what did not load, in the loader's words
+	cudaErrs []string // of CUDA, which not every caller asks for
 }
 
 var theLibraries libraries
@@ -48,6 +49,9 @@ func (l *libraries) start(dir string, cuda bool) (loaded, errs []string) {
 		l.loadCUDA()
 	}
 	errs = slices.Clone(l.errs)
+	if cuda {
+		errs = append(errs, l.cudaErrs...)
+	}
 	if l.dir != dir {
 		errs = append(errs, fmt.Sprintf("the libraries of %s are in use already, %s is ignored", l.dir, dir))
 	}
@@ -63,41 +67,55 @@ func (l *libraries) loadBest(pattern string) bool {
 		score, err := probe(p)
 		switch {
 		case err != nil:
-			l.errs = append(l.errs, fmt.Sprintf("%s: %v", p, err))
+			l.errs = append(l.errs, err.Error())
 		case score > bestScore:
 			best, bestScore = p, score
 		}
 	}
-	return best != "" && l.load(best)
+	if best == "" {
+		return false
+	}
+	if err := l.load(best); err != nil {
+		l.errs = append(l.errs, err.Error())
+		return false
+	}
+	return true
+}
+
+// cudaLibraries lists CUDA's libraries, of the newest toolkit first.
+func cudaLibraries(dir string) []string {
+	paths, _ := filepath.Glob(filepath.Join(dir, "cuda_v*", "libggml-cuda.so"))
+	slices.Reverse(paths)
+	return paths
 }
 
 func (l *libraries) loadCUDA() {
-	paths, _ := filepath.Glob(filepath.Join(l.dir, "cuda_v*", "libggml-cuda.so"))
-	slices.Reverse(paths) // the newest toolkit first
+	paths := cudaLibraries(l.dir)
+	if len(paths) == 0 {
+		l.cudaErrs = append(l.cudaErrs, "no cuda_v*/libggml-cuda.so in "+l.dir)
+	}
 	for _, p := range paths {
-		if _, err := probe(p); err != nil {
-			l.errs = append(l.errs, fmt.Sprintf("%s: %v", p, err))
-			continue
+		_, err := probe(p)
+		if err == nil {
+			err = l.load(p)
 		}
-		if l.load(p) {
+		if err == nil {
 			return
 		}
-	}
-	if len(paths) == 0 {
-		l.errs = append(l.errs, "no cuda_v*/libggml-cuda.so in "+l.dir)
+		l.cudaErrs = append(l.cudaErrs, err.Error())
 	}
 }
 
-func (l *libraries) load(path string) bool {
+// load registers a library for good.
+func (l *libraries) load(path string) error {
 	cpath := C.CString(path)
 	defer C.free(unsafe.Pointer(cpath))
 	var e C.station_error
 	if !C.station_backend_load(cpath, &e) {
-		l.errs = append(l.errs, fmt.Sprintf("%s: %s", path, message(&e, "not usable")))
-		return false
+		return fmt.Errorf("%s: %s", path, message(&e, "not usable"))
 	}
 	l.loaded = append(l.loaded, path)
-	return true
+	return nil
 }
 
 // probe loads a library and asks its score for this machine.
@@ -107,7 +125,7 @@ func probe(path string) (int, error) {
 	var e C.station_error
 	score := C.station_backend_probe(cpath, &e)
 	if score < 0 {
-		return 0, fmt.Errorf("%s", message(&e, "does not load"))
+		return 0, fmt.Errorf("%s: %s", path, message(&e, "does not load"))
 	}
 	return int(score), nil
 }
@@ -124,7 +142,8 @@ func Probe(o Options) (engine.Backend, error) {
 // chooseBackend starts the libraries and decides what computes. o is filled.
 func chooseBackend(o Options) (engine.Backend, error) {
 	b := engine.Backend{Requested: o.Backend, Selected: BackendCPU, Threads: o.Threads, Reason: o.BackendReason}
-	b.Libraries, b.Errors = theLibraries.start(o.LibraryDir, o.Backend != BackendCPU)
+	cuda := o.Backend == BackendCUDA || o.Backend == BackendAuto && len(cudaLibraries(o.LibraryDir)) > 0
+	b.Libraries, b.Errors = theLibraries.start(o.LibraryDir, cuda)
 	drainLog(o.Log)
 
 	var d C.station_devices
@@ -134,6 +153,8 @@ func chooseBackend(o Options) (engine.Backend, error) {
 	gpu := C.GoString(&d.gpu[0])
 	switch {
 	case o.Backend == BackendCPU:
+	case !cuda:
+		b.Reason = joinReasons(b.Reason, "no CUDA libraries")
 	case gpu != "":
 		b.Selected, b.Device = BackendCUDA, gpu
 	case o.Backend == BackendCUDA:
