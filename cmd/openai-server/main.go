@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -21,6 +22,15 @@ import (
 	"thoth/station/client"
 	"thoth/station/wire"
 )
+
+// exitSetting is sysexits' EX_CONFIG: a parent need not try again. What kong
+// refuses ends with kong's own 80.
+const exitSetting = 78
+
+// settingError is a setting that no restart mends.
+type settingError struct{ error }
+
+func (e settingError) Unwrap() error { return e.error }
 
 func main() {
 	os.Exit(run())
@@ -46,6 +56,9 @@ func run() int {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "openai-server:", err)
+		if errors.As(err, new(settingError)) {
+			return exitSetting
+		}
 		return 1
 	}
 	return 0
@@ -75,14 +88,14 @@ func newProgram(set *settings) (*program, error) {
 	p := &program{log: set.logger(), stdout: os.Stdout}
 	network, address, err := set.listen()
 	if err != nil {
-		return nil, err
+		return nil, settingError{err}
 	}
 	options, err := set.options(p.log)
 	if err != nil {
-		return nil, err
+		return nil, settingError{err}
 	}
 	if p.server, err = host.New(options); err != nil {
-		return nil, err
+		return nil, settingError{err}
 	}
 	if p.ln, err = net.Listen(network, address); err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)

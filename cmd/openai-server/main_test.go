@@ -211,6 +211,11 @@ func TestProgram_BadSettingsFailFastAndByName(t *testing.T) {
 		p := launch(t, "", env)
 		require.Error(t, p.wait(), env)
 		require.Contains(t, p.stderr.String(), want)
+		code := 78
+		if strings.HasPrefix(want, "--") {
+			code = 80 // kong's
+		}
+		require.Equal(t, code, p.cmd.ProcessState.ExitCode(), env)
 	}
 }
 
