@@ -46,7 +46,7 @@ type settings struct {
 	HostDrainSeconds    float64 `env:"THOTH_HOST_DRAIN_SECONDS" default:"5" help:"The host's share of it at most, to finish requests."`
 	StationFlushSeconds float64 `env:"THOTH_STATION_FLUSH_SECONDS" default:"3" help:"The station's share of it at least, to write down what it keeps."`
 
-	LogLevel  string `env:"THOTH_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged (${enum})."`
+	LogLevel  string `env:"THOTH_LOG_LEVEL" default:"info" enum:"trace,debug,info,warn,error" help:"Least level that is logged (${enum})."`
 	LogFormat string `env:"THOTH_LOG_FORMAT" default:"auto" enum:"auto,json,console" help:"Log format (${enum}); auto is console on a terminal, else JSON."`
 
 	Version bool `help:"Print version and wire version, and end."`

@@ -309,6 +309,15 @@ func TestEntrypoint_BadSettingsAreRefusedByName(t *testing.T) {
 	}
 }
 
+func TestEntrypoint_TakesEveryLogLevelItsChildrenTake(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"trace", "debug", "info", "warn", "error"} {
+		r := start(t, setup{env: []string{"THOTH_LOG_LEVEL=" + level}}).ready()
+		r.signal(syscall.SIGTERM)
+		require.Equal(t, 0, r.exit())
+	}
+}
+
 func TestEntrypoint_HelpNamesEveryVariable(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{args: []string{"--help"}})
