@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -97,10 +98,30 @@ func newProgram(set *settings) (*program, error) {
 	if p.server, err = host.New(options); err != nil {
 		return nil, settingError{err}
 	}
+	if network == "unix" {
+		clearSocket(address)
+	}
 	if p.ln, err = net.Listen(network, address); err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
 	}
 	return p, nil
+}
+
+// clearSocket removes a socket that nobody answers on: one that was killed
+// leaves it behind, and its successor could not listen. What is in use or no
+// socket stays, and listening says so.
+func clearSocket(path string) {
+	if st, err := os.Lstat(path); err != nil || st.Mode().Type() != fs.ModeSocket {
+		return
+	}
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		c.Close()
+		return
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		_ = os.Remove(path)
+	}
 }
 
 // Address is where the program listens: http://host:port or unix:///path.

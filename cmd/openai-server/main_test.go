@@ -219,6 +219,32 @@ func TestProgram_BadSettingsFailFastAndByName(t *testing.T) {
 	}
 }
 
+func TestProgram_ASocketLeftByAKilledOneIsTakenOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "host.sock")
+	env := []string{"THOTH_LISTEN=unix://" + path, "FAT_STATION_URL=" + station(t)}
+	announced := func(p *process) {
+		line, err := p.stdout.ReadString('\n')
+		require.NoError(t, err, p.stderr.String())
+		require.Contains(t, line, path)
+	}
+	p := launch(t, "", env...)
+	announced(p)
+	p.signal(syscall.SIGKILL)
+	require.Error(t, p.wait())
+	require.FileExists(t, path, "or this test proves nothing")
+	p = launch(t, "", env...)
+	announced(p)
+
+	q := launch(t, "", env...)
+	require.Error(t, q.wait(), "the socket is in use")
+	require.Contains(t, q.stderr.String(), "cannot listen on "+path)
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	q = launch(t, "", "THOTH_LISTEN=unix://"+file, env[1])
+	require.Error(t, q.wait())
+	require.FileExists(t, file, "no socket: not ours to remove")
+}
+
 func parse(t *testing.T, args ...string) *settings {
 	t.Helper()
 	var set settings
