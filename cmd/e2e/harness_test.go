@@ -77,7 +77,10 @@ func model() string { return os.Getenv("THOTH_TEST_MODEL") }
 
 // launch starts entrypoint with settings on top of a clean environment and
 // waits until it listens.
-func launch(env ...string) (*server, error) {
+func launch(env ...string) (*server, error) { return launchAs(nil, env...) }
+
+// launchAs is launch with last changes to the command; nil: none.
+func launchAs(change func(*exec.Cmd), env ...string) (*server, error) {
 	if model() == "" {
 		return nil, fmt.Errorf("THOTH_TEST_MODEL must name the GGUF of the default model: run make test")
 	}
@@ -89,6 +92,9 @@ func launch(env ...string) (*server, error) {
 		return nil, err
 	}
 	s.cmd.Stderr = lockedWriter{&s.mu, &s.err}
+	if change != nil {
+		change(s.cmd)
+	}
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -149,7 +155,13 @@ func start(t *testing.T, env ...string) *server {
 // startLoading is start without waiting for the model.
 func startLoading(t *testing.T, env ...string) *server {
 	t.Helper()
-	s, err := launch(append([]string{"THOTH_MODEL_NAME=test-model", "THOTH_CONTEXT_LENGTH=4096"}, env...)...)
+	return startAs(t, nil, env...)
+}
+
+// startAs is startLoading with last changes to the command; nil: none.
+func startAs(t *testing.T, change func(*exec.Cmd), env ...string) *server {
+	t.Helper()
+	s, err := launchAs(change, append([]string{"THOTH_MODEL_NAME=test-model", "THOTH_CONTEXT_LENGTH=4096"}, env...)...)
 	if s != nil {
 		t.Cleanup(s.kill)
 	}
