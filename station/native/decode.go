@@ -28,9 +28,6 @@ func (e *native) Decode(b *engine.Batch) error {
 	switch rc {
 	case C.STATION_OK:
 		e.used += n
-		if e.pin {
-			e.pinBatch(b)
-		}
 		return nil
 	case C.STATION_POOL_FULL:
 		return engine.ErrPoolFull
@@ -58,23 +55,6 @@ func (e *native) checkBatch(b *engine.Batch) error {
 		}
 	}
 	return nil
-}
-
-// pinBatch gives ballast a share of the cells a batch took.
-func (e *native) pinBatch(b *engine.Batch) {
-	type span struct{ from, to int32 }
-	spans := map[engine.SeqID]span{}
-	for i, s := range b.Seq {
-		p := b.Pos[i]
-		sp, ok := spans[s]
-		if !ok {
-			sp = span{p, p + 1}
-		}
-		spans[s] = span{min(sp.from, p), max(sp.to, p+1)}
-	}
-	for s, sp := range spans {
-		C.station_copy(e.c, C.int(s), e.ballast, C.int(sp.from), C.int(sp.to))
-	}
 }
 
 // Abort makes a running Decode return soon.

@@ -16,9 +16,11 @@
 // Cells. One pool serves all sequences (unified KV), and it fills upward only,
 // since CPU flash attention sums in physical order. Two sequence ids beyond the
 // caller's are ours: ballast owns the cells of retired sequences, scratch holds
-// a range on its way in or out and is empty between calls. In a sliding-window
-// model llama.cpp overwrites cells that fell out of the window of their only
-// sequence, so there ballast owns every cell from the start.
+// a range on its way in or out and is empty between calls. llama.cpp searches
+// free cells from the last one taken, and below it nothing is ever freed, so it
+// gets to the end of the pool in order. There it would turn back, and in a
+// sliding-window model overwrite cells that fell out of the window; native
+// counts cells and says ErrPoolFull before.
 //
 // Threads. One goroutine calls the methods marked loop. Tokenize, Piece,
 // NewSampler, Abort and ClearAbort touch only what is constant or atomic.

@@ -85,7 +85,6 @@ extern "C" void station_model(const station_engine *e, station_model_info *out) 
     out->embedding = llama_model_n_embd(e->model);
     out->layers = llama_model_n_layer(e->model);
     out->context_train = llama_model_n_ctx_train(e->model);
-    out->n_swa = llama_model_n_swa(e->model);
     out->recurrent = llama_model_is_recurrent(e->model);
     out->hybrid = llama_model_is_hybrid(e->model);
     out->encoder = llama_model_has_encoder(e->model);

@@ -38,7 +38,6 @@ type native struct {
 	log  func(level, line string)
 
 	ballast, scratch C.int // sequence ids after the caller's
-	pin              bool  // ballast owns every cell from its decode on
 	used             int   // cells taken since Reset
 	sizes            map[int]int
 
@@ -154,7 +153,6 @@ func (e *native) makeContext(o Options, model *modelFile, p plan, backend engine
 			p.cells, o.KVTypeK, o.KVTypeV, message(&e.err, "no reason given"))
 	}
 	e.ballast, e.scratch = C.int(o.Sequences), C.int(o.Sequences+1)
-	e.pin = m.n_swa > 0
 	e.fillInfo(o, model.header, p, backend, &m)
 	if err := e.vocab.read(e.c, int(m.vocabulary), m.vocabulary_type == vocabularyBPE); err != nil {
 		return loadError(engine.LoadEngineFailed, "the vocabulary of %s cannot be read: %v", o.Model, err)

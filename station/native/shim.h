@@ -87,7 +87,6 @@ typedef struct {
     int32_t embedding;
     int32_t layers;
     int32_t context_train;
-    int32_t n_swa;
     bool recurrent;
     bool hybrid;
     bool encoder;

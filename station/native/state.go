@@ -14,9 +14,7 @@ import (
 
 // Retire hands a sequence's cells to ballast.
 func (e *native) Retire(s engine.SeqID) {
-	if !e.pin {
-		C.station_copy(e.c, C.int(s), e.ballast, 0, -1)
-	}
+	C.station_copy(e.c, C.int(s), e.ballast, 0, -1)
 	C.station_remove(e.c, C.int(s))
 }
 
@@ -114,9 +112,6 @@ func (e *native) Restore(s engine.SeqID, st engine.State) error {
 		return fmt.Errorf("restore gave positions [%d, %d) instead of [%d, %d)", from, to, src.from, src.to)
 	}
 	e.used += n
-	if e.pin {
-		C.station_copy(e.c, into, e.ballast, C.int(src.from), C.int(src.to))
-	}
 	if into != C.int(s) {
 		C.station_copy(e.c, into, C.int(s), 0, -1)
 		C.station_remove(e.c, into)

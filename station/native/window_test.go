@@ -111,8 +111,7 @@ func small(n, seed int) []engine.Token {
 // TestWindow_CellsOutOfTheWindowStay: llama.cpp overwrites cells that fell out
 // of the window of their only sequence; a save, and the order of cells, need them.
 func TestWindow_CellsOutOfTheWindowStay(t *testing.T) {
-	e := open(t, func(o *Options) { o.Model = windowModel(t) })
-	require.True(t, e.pin)
+	e := open(t, func(o *Options) { o.Model, o.Cells = windowModel(t), 768 })
 	require.True(t, e.info.KVCut)
 	prompt := small(200, 1)
 	last := len(prompt) - 1
@@ -125,11 +124,12 @@ func TestWindow_CellsOutOfTheWindowStay(t *testing.T) {
 	prefill(t, e, 1, small(30, 2), 0, 30)
 	prefill(t, e, 0, prompt[:100], 0, 50)
 	e.Retire(1)
-	for i := range 6 { // others come, go, and would take what is masked
+	for i := range 5 { // others come, go, and would take what is masked
 		prefill(t, e, 2, small(60, 3+i), 0, 60)
 		e.Retire(2)
 	}
 	prefill(t, e, 0, prompt[100:last], 100, 50)
+	prefill(t, e, 3, small(768-e.used-21, 4), 0, 64) // to the brim, but for the answer
 	s, err := e.Save(0, 0, last)
 	require.NoError(t, err, "every cell from the first on is there, in order")
 	defer s.Free()
