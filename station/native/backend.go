@@ -136,11 +136,12 @@ func Probe(o Options) (engine.Backend, error) {
 	if err != nil {
 		return engine.Backend{}, err
 	}
-	return chooseBackend(o)
+	b, _, err := chooseBackend(o)
+	return b, err
 }
 
-// chooseBackend starts the libraries and decides what computes. o is filled.
-func chooseBackend(o Options) (engine.Backend, error) {
+// chooseBackend starts the libraries and decides what computes, in which memory. o is filled.
+func chooseBackend(o Options) (engine.Backend, memory, error) {
 	b := engine.Backend{Requested: o.Backend, Selected: BackendCPU, Threads: o.Threads, Reason: o.BackendReason}
 	cuda := o.Backend == BackendCUDA || o.Backend == BackendAuto && len(cudaLibraries(o.LibraryDir)) > 0
 	b.Libraries, b.Errors = theLibraries.start(o.LibraryDir, cuda)
@@ -151,25 +152,29 @@ func chooseBackend(o Options) (engine.Backend, error) {
 	b.Device = C.GoString(&d.cpu[0])
 	b.Features = strings.Fields(C.GoString(&d.features[0]))
 	gpu := C.GoString(&d.gpu[0])
+	mem := readMemory()
 	switch {
 	case o.Backend == BackendCPU:
 	case !cuda:
 		b.Reason = joinReasons(b.Reason, "no CUDA libraries")
 	case gpu != "":
 		b.Selected, b.Device = BackendCUDA, gpu
+		if o.GPULayers == 0 { // all of it lies there
+			mem = memory{total: int64(d.gpu_total), free: int64(d.gpu_free)}
+		}
 	case o.Backend == BackendCUDA:
-		return b, loadError(engine.LoadBadSetting, "backend cuda was asked for, but there is no usable GPU: %s", strings.Join(b.Errors, "; "))
+		return b, mem, loadError(engine.LoadBadSetting, "backend cuda was asked for, but there is no usable GPU: %s", strings.Join(b.Errors, "; "))
 	default:
 		b.Reason = joinReasons(b.Reason, "no usable GPU")
 	}
 	if d.linked && b.Selected == BackendCPU {
 		b.Slow = true
 		if !o.AllowSlow {
-			return b, loadError(engine.LoadSlowBackend, "no fast CPU kernels: %s; build them (make backends), name their folder, or insist on the slow ones",
+			return b, mem, loadError(engine.LoadSlowBackend, "no fast CPU kernels: %s; build them (make backends), name their folder, or insist on the slow ones",
 				strings.Join(b.Errors, "; "))
 		}
 	}
-	return b, nil
+	return b, mem, nil
 }
 
 func joinReasons(a, b string) string {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // Bounds of a GGUF header, far above any real model: a hostile count must not
@@ -52,6 +53,11 @@ func (h *header) end() int64 {
 		}
 	}
 	return end
+}
+
+// has tells whether there is a tensor of that name.
+func (h *header) has(name string) bool {
+	return slices.ContainsFunc(h.tensors, func(t tensor) bool { return t.name == name })
 }
 
 // weights is the size of all tensors.

@@ -58,11 +58,11 @@ func Load(ctx context.Context, o Options, progress func(float32)) (engine.Engine
 	if err != nil {
 		return nil, err
 	}
-	p, err := makePlan(o, model, readMemory())
+	backend, mem, err := chooseBackend(o)
 	if err != nil {
 		return nil, err
 	}
-	backend, err := chooseBackend(o)
+	p, err := makePlan(o, model, mem)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ package native
 import "C"
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 )
@@ -13,6 +15,12 @@ var logPending = func() *int32 {
 	C.station_log_init()
 	return (*int32)(unsafe.Pointer(C.station_log_pending()))
 }()
+
+// untrue are warnings that do not hold here.
+var untrue = []string{
+	"possible training context overflow", // it takes the pool for one sequence's context
+	"removing memory module entries",     // an abort that was asked for
+}
 
 // drainLog hands llama.cpp's waiting warnings and errors to the caller's log.
 func drainLog(log func(level, line string)) {
@@ -26,7 +34,10 @@ func drainLog(log func(level, line string)) {
 		if level == 4 { // GGML_LOG_LEVEL_ERROR
 			name = "error"
 		}
-		log(name, C.GoString(&buf[0]))
+		line := C.GoString(&buf[0])
+		if !slices.ContainsFunc(untrue, func(s string) bool { return strings.Contains(line, s) }) {
+			log(name, line)
+		}
 	}
 }
 

@@ -110,7 +110,9 @@ const question = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|
 
 func TestLoad_Describes(t *testing.T) {
 	var seen []float32
-	o := Options{Model: testModel(t), LibraryDir: libraryDir(t), Poll: -1, Backend: BackendCPU}
+	var said []string
+	o := Options{Model: testModel(t), LibraryDir: libraryDir(t), Poll: -1, Backend: BackendCPU,
+		Log: func(level, line string) { said = append(said, level+" "+line) }}
 	e, err := Load(context.Background(), o, func(p float32) { seen = append(seen, p) })
 	require.NoError(t, err)
 	defer e.Close()
@@ -133,6 +135,7 @@ func TestLoad_Describes(t *testing.T) {
 	require.Len(t, i.Backend.Libraries, 1)
 	require.NotEmpty(t, seen)
 	require.IsNonDecreasing(t, seen)
+	require.Empty(t, said, "a good model loads without a warning")
 }
 
 func TestEngine_Answers(t *testing.T) {

@@ -98,6 +98,12 @@ func makePlan(o Options, m *modelFile, mem memory) (plan, error) {
 		quarter := int(max(min(free/4/max(perCell, 1), 1<<30), 0)) &^ (cellAlign - 1)
 		p.cells = min(align(4*wish), max(quarter, align(wish)), fits)
 	}
+	// LongRoPE models take their long factors when the pool, which llama.cpp
+	// takes for the context, is larger than what they were first trained for.
+	if orig, ok := h.number(arch + ".rope.scaling.original_context_length"); ok && h.has("rope_factors_long.weight") && int64(wish) <= orig && orig < int64(p.cells) {
+		p.cells = int(orig) &^ (cellAlign - 1)
+		p.reason = fmt.Sprintf("%d cells: a larger pool would change the model's RoPE factors", p.cells)
+	}
 	p.contextLength = wish
 	if p.contextLength > p.cells {
 		if o.ContextLength > 0 {

@@ -60,6 +60,21 @@ func TestMakePlan_AutomaticContextShrinksAndSaysSo(t *testing.T) {
 	require.Contains(t, p.reason, "the pool has 1024 cells")
 }
 
+func TestMakePlan_LongRopeFactorsStay(t *testing.T) {
+	f := smallModel(ggufKey{"llama.rope.scaling.original_context_length", uint32(4096)})
+	f.tensors[0].name = "rope_factors_long.weight"
+	o := Options{Model: f.write(t, filepath.Join(t.TempDir(), "m.gguf")), LibraryDir: t.TempDir()}
+	o, err := o.fill()
+	require.NoError(t, err)
+	m, err := checkModel(o.Model)
+	require.NoError(t, err)
+	p, err := makePlan(o, m, memory{total: 64 << 30, free: 64 << 30})
+	require.NoError(t, err)
+	require.Equal(t, 4096, p.contextLength)
+	require.Equal(t, 4096, p.cells)
+	require.Contains(t, p.reason, "RoPE")
+}
+
 func TestMakePlan_RefusesWhatDoesNotFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		o    Options
