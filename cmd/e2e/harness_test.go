@@ -84,9 +84,7 @@ func launchAs(change func(*exec.Cmd), env ...string) (*server, error) {
 	if model() == "" {
 		return nil, fmt.Errorf("THOTH_TEST_MODEL must name the GGUF of the default model: run make test")
 	}
-	s := &server{cmd: exec.Command(binary("entrypoint")), exit: make(chan struct{}), listen: make(chan struct{}), ready: make(chan struct{})}
-	s.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "THOTH_MODEL=" + model(), "THOTH_LISTEN=127.0.0.1:0"}, env...)
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	s := &server{cmd: command(env...), exit: make(chan struct{}), listen: make(chan struct{}), ready: make(chan struct{})}
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -107,6 +105,14 @@ func launchAs(change func(*exec.Cmd), env ...string) (*server, error) {
 	case <-time.After(patience):
 		return s, fmt.Errorf("entrypoint does not listen")
 	}
+}
+
+// command is entrypoint in a clean environment, not yet started.
+func command(env ...string) *exec.Cmd {
+	c := exec.Command(binary("entrypoint"))
+	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "THOTH_MODEL=" + model(), "THOTH_LISTEN=127.0.0.1:0"}, env...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return c
 }
 
 // read follows stdout: "listening on URL, loading model", then "ready: curl ...".
@@ -163,11 +169,14 @@ func startAs(t *testing.T, change func(*exec.Cmd), env ...string) *server {
 	t.Helper()
 	s, err := launchAs(change, append([]string{"THOTH_MODEL_NAME=test-model", "THOTH_CONTEXT_LENGTH=4096"}, env...)...)
 	if s != nil {
-		t.Cleanup(s.kill)
+		t.Cleanup(func() {
+			s.kill()
+			if t.Failed() {
+				t.Logf("its log ends so:\n%s", tail([]byte(s.log()), 6000))
+			}
+		})
 	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, s.log())
-	}
+	require.NoError(t, err)
 	return s
 }
 
