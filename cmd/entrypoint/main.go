@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 
 	"thoth/entrypoint"
 	"thoth/internal/build"
+	"thoth/internal/env"
 	"thoth/station/client"
 	"thoth/station/wire"
 )
@@ -77,13 +77,7 @@ func main() {
 }
 
 func run() int {
-	env := os.Environ()
-	// An empty variable is an unset one; the children still see it.
-	for _, kv := range env {
-		if name, value, _ := strings.Cut(kv, "="); value == "" && (strings.HasPrefix(name, "THOTH_") || name == "FAT_STATION_URL") {
-			os.Unsetenv(name)
-		}
-	}
+	env.UnsetEmpty()
 	var set settings
 	kong.Parse(&set, kong.Name("entrypoint"),
 		kong.Description("Starts thoth's station and host, keeps them alive, and stops them in order. Settings of the two are given in the environment."))
@@ -98,7 +92,7 @@ func run() int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 
-	options := set.options(env)
+	options := set.options(os.Environ())
 	terminal := isatty.IsTerminal(os.Stdin.Fd()) && isatty.IsTerminal(os.Stderr.Fd())
 	hangups := make(chan os.Signal, 1)
 	if terminal {
@@ -130,7 +124,7 @@ func run() int {
 	return code
 }
 
-func (s *settings) options(env []string) entrypoint.Options {
+func (s *settings) options(environ []string) entrypoint.Options {
 	o := entrypoint.Options{
 		StationBin: s.StationBin, HostBin: s.HostBin,
 		StationURL: s.StationURL, StationListen: s.StationListen, RuntimeDir: s.RuntimeDir,
@@ -138,7 +132,7 @@ func (s *settings) options(env []string) entrypoint.Options {
 		HandshakeTimeout: seconds(s.HandshakeSeconds), LegacyAfter: seconds(s.LegacySeconds),
 		StableAfter: seconds(s.StableSeconds), MaxFailedStarts: s.MaxFailedStarts,
 		Shutdown: seconds(s.ShutdownSeconds), HostDrain: seconds(s.HostDrainSeconds), StationFlush: seconds(s.StationFlushSeconds),
-		Env: env, Stdout: os.Stdout, Stderr: os.Stderr,
+		Env: environ, Stdout: os.Stdout, Stderr: os.Stderr,
 	}
 	if s.StationExternal && o.StationURL == "" {
 		o.StationURL = client.DefaultURL

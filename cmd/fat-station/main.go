@@ -21,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"thoth/internal/build"
+	"thoth/internal/env"
 	"thoth/station"
 	"thoth/station/engine"
 	"thoth/station/native"
@@ -66,6 +67,7 @@ func main() {
 }
 
 func run() int {
+	env.UnsetEmpty()
 	var f flags
 	kong.Parse(&f, kong.Name("fat-station"), kong.Description("Serves one GGUF model and its KV to the host."))
 	if f.Version {

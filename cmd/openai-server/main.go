@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -20,6 +19,7 @@ import (
 
 	"thoth/host"
 	"thoth/internal/build"
+	"thoth/internal/env"
 	"thoth/station/client"
 	"thoth/station/wire"
 )
@@ -38,7 +38,7 @@ func main() {
 }
 
 func run() int {
-	unsetEmpty()
+	env.UnsetEmpty()
 	var set settings
 	kong.Parse(&set, kong.Name("openai-server"), kong.UsageOnError(),
 		kong.Description("Serves the OpenAI chat API from a station. Every setting is a flag and an environment variable. SIGTERM and SIGINT drain, a second one ends at once, SIGHUP is ignored."))
@@ -63,16 +63,6 @@ func run() int {
 		return 1
 	}
 	return 0
-}
-
-// unsetEmpty makes an empty variable an unset one, as deployment files write it.
-func unsetEmpty() {
-	for _, kv := range os.Environ() {
-		name, value, _ := strings.Cut(kv, "=")
-		if value == "" && (strings.HasPrefix(name, "THOTH_") || name == "PORT" || name == "FAT_STATION_URL") {
-			os.Unsetenv(name)
-		}
-	}
 }
 
 // program is the host's real wiring, for main and for tests.

@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"thoth/internal/build"
+	"thoth/internal/env"
 	"thoth/station/wire"
 )
 
@@ -29,6 +30,7 @@ type cli struct {
 type streams struct{ out, err io.Writer }
 
 func main() {
+	env.UnsetEmpty()
 	os.Exit(run(os.Args[1:], streams{os.Stdout, os.Stderr}))
 }
 
