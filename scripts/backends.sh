@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts the CPU kernel libraries into build/lib/ollama. They are built once for a
-# module version, a CMake file and a compiler, kept in a cache folder, and copied
+# module version, our build files and a compiler, kept in a cache folder, and copied
 # from there, so that a clean clone does not build them again.
 set -eu
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ src=station/native/backends
 out=build/lib/ollama
 module=$(go list -m -f '{{.Dir}}' github.com/ollama/ollama)
 version=$(go list -m -f '{{.Version}}' github.com/ollama/ollama)
-key=$( { echo "$version"; cat "$src/CMakeLists.txt"; "${CXX:-c++}" --version; uname -m; } | sha256sum | cut -c1-16)
+key=$( { echo "$version"; cat "$src"/*; "${CXX:-c++}" --version; uname -m; } | sha256sum | cut -c1-16)
 cache=${THOTH_CACHE:-$HOME/.cache/thoth}/backends/$version-$key
 
 if [ ! -e "$cache/complete" ]; then
