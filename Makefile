@@ -13,7 +13,7 @@ PURE := openai-server entrypoint thoth
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- build -----------------------------------------------------------------
 
@@ -34,7 +34,7 @@ flags: | tools ## where llama.cpp's headers are (station/native/flags_gen.go)
 	@scripts/native-flags.sh
 
 tools:
-	@scripts/check-tools.sh go cc c++ cmake make
+	@scripts/check-tools.sh go cc c++ cmake make python3 pip
 
 # --- clean -----------------------------------------------------------------
 

@@ -9,4 +9,7 @@ bin=$(cd "$(dirname "$0")/.." && pwd)/build/bin
 
 THOTH_MODEL=$("$bin/thoth" pull --print-path "$@")
 export THOTH_MODEL
+if [ $# = 0 ]; then # the default model's own name says little
+	export THOTH_MODEL_NAME="${THOTH_MODEL_NAME:-smollm2-135m}"
+fi
 exec "$bin/entrypoint"

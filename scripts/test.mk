@@ -1,0 +1,37 @@
+# Proving everything: `make test` runs the stages below in this order and prints
+# what each took. A stage can be run by itself.
+
+STAGES := lint imports unit race build native e2e image
+
+# The packages that need no C, race-tested; the engine's C++ is not built with
+# the race detector.
+NO_CGO_PACKAGES = $(shell CGO_ENABLED=0 go list ./... | grep -v -e /station/native -e /cmd/fat-station -e /cmd/e2e)
+TEST_MODEL = $(shell build/bin/thoth pull --print-path)
+
+.PHONY: test lint imports unit race native e2e image
+
+test: ## prove everything, stage by stage
+	@scripts/stages.sh $(STAGES)
+
+lint: flags ## go vet and staticcheck
+	go vet ./...
+	go vet -tags e2e ./cmd/e2e
+	go tool staticcheck -tags e2e ./...
+
+imports: ## the arrows between packages
+	CGO_ENABLED=0 go test -count=1 ./cmd
+
+unit: ## every package without cgo
+	CGO_ENABLED=0 go test ./...
+
+race: ## the same under the race detector
+	CGO_ENABLED=1 go test -race $(NO_CGO_PACKAGES)
+
+native: build ## the real engine with the real model
+	THOTH_TEST_MODEL="$(TEST_MODEL)" go test -count=1 -timeout 20m -p 1 ./station/native ./cmd/fat-station
+
+e2e: build ## the three real programs over HTTP, and the README's commands
+	THOTH_TEST_MODEL="$(TEST_MODEL)" go test -tags e2e -count=1 -timeout 30m ./cmd/e2e
+
+image: ## every step of Dockerfile.cpu, without a container engine
+	$(MAKE) --no-print-directory image-steps
