@@ -219,7 +219,8 @@ func (s *server) child(name string) int {
 	}
 	for _, p := range pids {
 		exe, err := os.Readlink("/proc/" + p + "/exe")
-		if err == nil && filepath.Base(exe) == name {
+		// A program built anew under a running one is shown as deleted.
+		if err == nil && filepath.Base(strings.TrimSuffix(exe, " (deleted)")) == name {
 			var pid int
 			_, _ = fmt.Sscan(p, &pid)
 			return pid
