@@ -35,14 +35,16 @@ func checkModel(path string) (*modelFile, error) {
 		return nil, err
 	}
 	m := &modelFile{path: path, header: h, weights: h.weights(), shards: 1}
+	// Before the architecture: the shards behind the first name none.
+	if count, _ := h.number("split.count"); count > 1 {
+		if err := m.checkShards(int(count)); err != nil {
+			return nil, err
+		}
+	}
 	if h.text("general.architecture") == "" {
 		return nil, loadError(engine.LoadTruncated, "model file %s names no architecture (general.architecture)", path)
 	}
-	count, _ := h.number("split.count")
-	if count <= 1 {
-		return m, nil
-	}
-	return m, m.checkShards(int(count))
+	return m, nil
 }
 
 var shardName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)

@@ -151,11 +151,17 @@ func TestCheckModel_NamesWhatIsNotThere(t *testing.T) {
 	require.Equal(t, engine.LoadNotFound, loadErrorOf(t, err).Kind)
 }
 
-// writeShards writes a model in three shards and gives the path of shard i.
+// writeShards writes a model in three shards and gives the path of shard i. As
+// in real ones, the settings are in the first alone.
 func writeShards(t testing.TB, dir string) func(i int) string {
 	name := func(i int) string { return filepath.Join(dir, fmt.Sprintf("big-%05d-of-00003.gguf", i)) }
 	for i := 1; i <= 3; i++ {
-		smallModel(ggufKey{"split.count", uint16(3)}, ggufKey{"split.no", uint16(i - 1)}).write(t, name(i))
+		m := smallModel()
+		if i > 1 {
+			m.keys = nil
+		}
+		m.keys = append(m.keys, ggufKey{"split.count", uint16(3)}, ggufKey{"split.no", uint16(i - 1)})
+		m.write(t, name(i))
 	}
 	return name
 }
