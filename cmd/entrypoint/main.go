@@ -77,9 +77,8 @@ func main() {
 }
 
 func run() int {
-	env.UnsetEmpty()
 	var set settings
-	kong.Parse(&set, kong.Name("entrypoint"),
+	env.Parse(&set, kong.Name("entrypoint"),
 		kong.Description("Starts thoth's station and host, keeps them alive, and stops them in order. Settings of the two are given in the environment."))
 	if set.Version {
 		fmt.Printf("entrypoint %s, wire %d\n", build.Version(), wire.Version)

@@ -318,6 +318,23 @@ func TestEntrypoint_TakesEveryLogLevelItsChildrenTake(t *testing.T) {
 	}
 }
 
+func TestEntrypoint_AValueThatIsNoneEndsWithTheUsageCode(t *testing.T) {
+	t.Parallel()
+	for _, s := range []setup{{args: []string{"--wat"}}, {env: []string{"THOTH_HANDSHAKE_SECONDS=soon"}}, {env: []string{"THOTH_LOG_LEVEL=loud"}}} {
+		require.Equal(t, 80, start(t, s).exit())
+	}
+}
+
+func TestEntrypoint_EmptyVariablesAreUnset(t *testing.T) {
+	t.Parallel()
+	dump := filepath.Join(t.TempDir(), "env")
+	start(t, setup{station: "-env " + dump, env: []string{"THOTH_HANDSHAKE_SECONDS=", "THOTH_BACKEND=", "THOTH_CELLS=", "THOTH_OTHER=kept"}}).ready()
+	b, err := os.ReadFile(dump)
+	require.NoError(t, err)
+	require.Contains(t, string(b), "THOTH_OTHER=kept")
+	require.NotContains(t, string(b), "THOTH_CELLS", "nor do the children see them")
+}
+
 func TestEntrypoint_HelpNamesEveryVariable(t *testing.T) {
 	t.Parallel()
 	r := start(t, setup{args: []string{"--help"}})

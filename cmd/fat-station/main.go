@@ -67,9 +67,8 @@ func main() {
 }
 
 func run() int {
-	env.UnsetEmpty()
 	var f flags
-	kong.Parse(&f, kong.Name("fat-station"), kong.Description("Serves one GGUF model and its KV to the host."))
+	env.Parse(&f, kong.Name("fat-station"), kong.Description("Serves one GGUF model and its KV to the host."))
 	if f.Version {
 		fmt.Printf("fat-station %s, wire %d, engine %s\n", build.Version(), wire.Version, native.ABI())
 		return 0

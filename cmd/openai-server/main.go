@@ -38,9 +38,8 @@ func main() {
 }
 
 func run() int {
-	env.UnsetEmpty()
 	var set settings
-	kong.Parse(&set, kong.Name("openai-server"), kong.UsageOnError(),
+	env.Parse(&set, kong.Name("openai-server"), kong.UsageOnError(),
 		kong.Description("Serves the OpenAI chat API from a station. Every setting is a flag and an environment variable. SIGTERM and SIGINT drain, a second one ends at once, SIGHUP is ignored."))
 	if set.Version {
 		fmt.Printf("openai-server %s, wire %d\n", build.Version(), wire.Version)

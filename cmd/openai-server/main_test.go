@@ -206,6 +206,8 @@ func TestProgram_BadSettingsFailFastAndByName(t *testing.T) {
 		empty + " holds no key":        "THOTH_API_KEYS_FILE=" + empty,
 		"THOTH_API_KEYS_FILE":          "THOTH_API_KEYS_FILE=/nowhere/keys",
 		"--log-level must be one of":   "THOTH_LOG_LEVEL=loud",
+		"--max-in-flight: expected":    "THOTH_MAX_IN_FLIGHT=many",
+		"--idle-timeout: expected":     "THOTH_IDLE_TIMEOUT=soon",
 		"THOTH_HOST_DRAIN_SECONDS is ": "THOTH_HOST_DRAIN_SECONDS=-1",
 	} {
 		p := launch(t, "", env)
