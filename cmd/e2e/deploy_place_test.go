@@ -59,7 +59,8 @@ func inTree(entrypoint string, change func(*exec.Cmd)) func(*exec.Cmd) {
 
 func TestDeploy_InPlacesThatPlatformsGive(t *testing.T) {
 	entrypoint, modelPath := copyTree(t)
-	scratch := t.TempDir()
+	scratch := filepath.Join(filepath.Dir(modelPath), "scratch")
+	require.NoError(t, os.Mkdir(scratch, 0o700))
 	require.NoError(t, os.Chmod(scratch, 0o777))
 	serves := func(t *testing.T, change func(*exec.Cmd), env ...string) {
 		s := startAs(t, inTree(entrypoint, change), append([]string{"THOTH_MODEL=" + modelPath}, env...)...)
@@ -79,9 +80,13 @@ func TestDeploy_InPlacesThatPlatformsGive(t *testing.T) {
 		if os.Getuid() != 0 {
 			t.Skip("only root can become another user")
 		}
-		serves(t, func(c *exec.Cmd) {
-			c.SysProcAttr.Credential = &syscall.Credential{Uid: 65532, Gid: 65532}
-		}, "TMPDIR="+scratch)
+		nobody := func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: 65532, Gid: 65532} }
+		serves(t, nobody, "TMPDIR="+scratch)
+
+		private := filepath.Join(scratch, "private.gguf")
+		require.NoError(t, os.WriteFile(private, []byte("GGUF"), 0o600))
+		sentence := unusable(t, inTree(entrypoint, nobody), 64, "THOTH_MODEL="+private, "TMPDIR="+scratch)
+		require.Contains(t, sentence, private+" cannot be read: permission denied")
 	})
 	t.Run("OnAReadOnlyRoot", func(t *testing.T) {
 		// A namespace in which nothing can be written but the scratch folder.
