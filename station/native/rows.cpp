@@ -173,6 +173,17 @@ WIDE void count(const float *x, int n, float top, int out[n_cuts]) {
     }
 }
 
+float least_of_top(const float *x, int n, float top, int k) {
+    int counts[n_cuts];
+    count(x, n, top, counts);
+    for (int i = 0; i < n_cuts; i++) {
+        if (counts[i] >= k) {
+            return top - cuts[i];
+        }
+    }
+    return std::numeric_limits<float>::lowest();
+}
+
 WIDE void gather(const float *x, int n, float least, std::vector<candidate> &out) {
     int i = 0;
     for (; i + 2 * W <= n; i += 2 * W) {

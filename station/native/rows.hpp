@@ -13,6 +13,11 @@ struct candidate {
     float logit;
 };
 
+// more orders candidates: most likely first, the lower id of equals.
+inline bool more(const candidate &a, const candidate &b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
 // Distances below the maximum at which mass and counts are taken in one pass:
 // the smallest that holds enough becomes the threshold candidates are gathered at.
 constexpr int n_cuts = 8;
@@ -33,6 +38,8 @@ int argmax(const float *x, int n);
 mass measure(const float *x, int n, float top, float scale, std::vector<float> *blocks);
 // count says for each cut how many lie above it.
 void count(const float *x, int n, float top, int out[n_cuts]);
+// least_of_top gives a threshold at or above which at least k logits lie, not many more.
+float least_of_top(const float *x, int n, float top, int k);
 // gather appends those with x >= least, in order of id.
 void gather(const float *x, int n, float least, std::vector<candidate> &out);
 // broken is true when a row holds NaN or +inf: a broken model or kernel.

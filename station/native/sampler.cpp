@@ -26,6 +26,7 @@
 namespace {
 
 using rows::candidate;
+using rows::more;
 
 constexpr float ninf = -std::numeric_limits<float>::infinity();
 constexpr int greedy_tries = 64;          // best tokens a grammar is asked about first
@@ -36,8 +37,6 @@ struct sampler_free {
     void operator()(llama_sampler *s) const { llama_sampler_free(s); }
 };
 using sampler_ptr = std::unique_ptr<llama_sampler, sampler_free>;
-
-bool more(const candidate &a, const candidate &b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
 // Counts of the tokens a penalty looks at.
 struct window {
@@ -265,17 +264,7 @@ class draw {
 
     void pick_top(int k) {
         k = std::min(k, n);
-        float top = rows::max(row, n);
-        int counts[rows::n_cuts];
-        rows::count(row, n, top, counts);
-        float least = std::numeric_limits<float>::lowest();
-        for (int i = 0; i < rows::n_cuts; i++) {
-            if (counts[i] >= k) {
-                least = top - rows::cuts[i];
-                break;
-            }
-        }
-        gather_above(least);
+        gather_above(rows::least_of_top(row, n, rows::max(row, n), k));
         if ((int) set.size() > k) {
             std::nth_element(set.begin(), set.begin() + (k - 1), set.end(), more);
             set.resize((size_t) k);
@@ -424,35 +413,6 @@ void accept(station_sampler &s, int32_t token) {
     }
 }
 
-void logprobs(const float *row, int n, int32_t next, int top, station_sampled *out) {
-    float most = rows::max(row, n);
-    double total = rows::measure(row, n, most, 1, nullptr).total;
-    float norm = most + (float) log(total);
-    out->token = next;
-    out->logprob = row[next] - norm;
-    out->top_n = std::min({top, (int) STATION_TOP_MAX, n});
-    if (out->top_n == 0) {
-        return;
-    }
-    int counts[rows::n_cuts];
-    rows::count(row, n, most, counts);
-    float least = std::numeric_limits<float>::lowest();
-    for (int i = 0; i < rows::n_cuts; i++) {
-        if (counts[i] >= out->top_n) {
-            least = most - rows::cuts[i];
-            break;
-        }
-    }
-    std::vector<candidate> set;
-    rows::gather(row, n, least, set);
-    out->top_n = std::min(out->top_n, (int) set.size());
-    std::partial_sort(set.begin(), set.begin() + out->top_n, set.end(), more);
-    for (int i = 0; i < out->top_n; i++) {
-        out->top_token[i] = set[(size_t) i].id;
-        out->top_logprob[i] = set[(size_t) i].logit - norm;
-    }
-}
-
 } // namespace
 
 extern "C" station_sampler *station_sampler_new(const station_engine *e, const station_sampler_params *p, station_error *err) {
@@ -512,55 +472,9 @@ extern "C" int station_sample_all(station_engine *e, int n, const station_sample
             out[i].token = token;
             out[i].top_n = 0;
             if (req[i].logprob) {
-                logprobs(row, e->n_vocab, token, req[i].top, &out[i]);
+                station_row_logprobs(row, e->n_vocab, token, req[i].top, &out[i]);
             }
             accept(*req[i].sampler, token);
-        }
-        return STATION_OK;
-    })
-}
-
-extern "C" int station_logprobs(const float *row, int n, int32_t next, int top, station_sampled *out, station_error *err) {
-    STATION_GUARD(err, STATION_FAILED, {
-        logprobs(row, n, next, top, out);
-        return STATION_OK;
-    })
-}
-
-extern "C" int station_sample_reference(const float *row, int n, const station_sampler_params *p, int draws, int32_t *out, station_error *err) {
-    STATION_GUARD(err, STATION_FAILED, {
-        sampler_ptr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
-        auto add = [&](llama_sampler *s) { llama_sampler_chain_add(chain.get(), s); };
-        std::vector<llama_logit_bias> bias;
-        for (int i = 0; i < p->bias_n; i++) {
-            bias.push_back({p->bias_token[i], p->bias_value[i]});
-        }
-        add(llama_sampler_init_logit_bias(n, p->bias_n, bias.data()));
-        llama_sampler *repeat = llama_sampler_init_penalties(p->repeat_last_n, p->repeat_penalty, 0, 0);
-        for (int i = 0; i < p->prompt_n; i++) {
-            llama_sampler_accept(repeat, p->prompt[i]);
-        }
-        add(repeat);
-        add(llama_sampler_init_penalties(1 << 16, 1, p->frequency_penalty, p->presence_penalty));
-        if (p->temperature <= 0) {
-            add(llama_sampler_init_greedy());
-        } else {
-            add(llama_sampler_init_top_k(p->top_k));
-            add(llama_sampler_init_typical(p->typical_p, 1));
-            add(llama_sampler_init_top_p(p->top_p, 1));
-            add(llama_sampler_init_min_p(p->min_p, 1));
-            add(llama_sampler_init_temp(p->temperature));
-            add(llama_sampler_init_dist(p->seed));
-        }
-        std::vector<llama_token_data> data((size_t) n);
-        for (int d = 0; d < draws; d++) {
-            for (int i = 0; i < n; i++) {
-                data[(size_t) i] = {i, row[i], 0};
-            }
-            llama_token_data_array a = {data.data(), data.size(), -1, false};
-            llama_sampler_apply(chain.get(), &a);
-            out[d] = a.data[a.selected].id;
-            llama_sampler_accept(chain.get(), out[d]);
         }
         return STATION_OK;
     })

@@ -29,6 +29,9 @@ struct station_engine {
     llama_memory_t memory() const { return llama_get_memory(ctx); }
 };
 
+// station_row_logprobs fills out for token next of a row, with top alternatives.
+void station_row_logprobs(const float *row, int n, int32_t next, int top, station_sampled *out);
+
 inline void station_fail(station_error *err, const char *text) {
     if (err) {
         snprintf(err->text, sizeof(err->text), "%s", text);
