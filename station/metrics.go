@@ -86,33 +86,37 @@ func newMetrics(st *Station) *metrics {
 			Help: "Time of one decode.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
 	}
 	m.registry.MustRegister(m.stepSeconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	counter := func(name, help string, get func(*wire.Stats) float64) {
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "thoth_station", Name: name, Help: help},
-			func() float64 { s := st.stats(); return get(&s) }))
+	for _, c := range []struct {
+		name, help string
+		get        func(*wire.Stats) float64
+	}{
+		{"steps_total", "Batches decoded.", func(s *wire.Stats) float64 { return float64(s.Steps) }},
+		{"prompt_tokens_total", "Prompt tokens evaluated.", func(s *wire.Stats) float64 { return float64(s.PromptTokens) }},
+		{"decoded_tokens_total", "Tokens sampled.", func(s *wire.Stats) float64 { return float64(s.DecodedTokens) }},
+		{"requests_total", "Calls taken by the loop.", func(s *wire.Stats) float64 { return float64(s.Requests) }},
+		{"requests_cancelled_total", "Calls whose caller went away.", func(s *wire.Stats) float64 { return float64(s.Cancelled) }},
+		{"requests_failed_total", "Calls that ended with an error.", func(s *wire.Stats) float64 { return float64(s.Failed) }},
+		{"decode_failures_total", "Batches the engine failed on.", func(s *wire.Stats) float64 { return float64(s.DecodeFailures) }},
+		{"aborts_total", "Decodes cut short because their only caller went away.", func(s *wire.Stats) float64 { return float64(s.Aborts) }},
+		{"compactions_total", "Times the KV pool was compacted.", func(s *wire.Stats) float64 { return float64(s.Compactions) }},
+		{"compaction_seconds_total", "Time spent compacting.", func(s *wire.Stats) float64 { return s.CompactionMS / 1000 }},
+		{"swaps_total", "Sequences moved to RAM because the pool was full.", func(s *wire.Stats) float64 { return float64(s.Swaps) }},
+		{"running", "Calls in the batch.", func(s *wire.Stats) float64 { return float64(s.Running) }},
+		{"waiting", "Calls waiting for a place.", func(s *wire.Stats) float64 { return float64(s.Waiting) }},
+		{"swapped", "Sequences whose KV is in RAM until there is room.", func(s *wire.Stats) float64 { return float64(s.Swapped) }},
+		{"sessions", "Staged sessions alive.", func(s *wire.Stats) float64 { return float64(s.Sessions) }},
+		{"cells", "KV cells of the pool.", func(s *wire.Stats) float64 { return float64(s.Cells) }},
+		{"cells_used", "KV cells of live sequences.", func(s *wire.Stats) float64 { return float64(s.CellsUsed) }},
+		{"cells_dead", "KV cells of sequences that have left.", func(s *wire.Stats) float64 { return float64(s.CellsDead) }},
+		{"threads", "Compute threads.", func(s *wire.Stats) float64 { return float64(s.Threads) }},
+	} {
+		read := func() float64 { s := st.stats(); return c.get(&s) }
+		if strings.HasSuffix(c.name, "_total") {
+			m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "thoth_station", Name: c.name, Help: c.help}, read))
+		} else {
+			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "thoth_station", Name: c.name, Help: c.help}, read))
+		}
 	}
-	gauge := func(name, help string, get func(*wire.Stats) float64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "thoth_station", Name: name, Help: help},
-			func() float64 { s := st.stats(); return get(&s) }))
-	}
-	counter("steps_total", "Batches decoded.", func(s *wire.Stats) float64 { return float64(s.Steps) })
-	counter("prompt_tokens_total", "Prompt tokens evaluated.", func(s *wire.Stats) float64 { return float64(s.PromptTokens) })
-	counter("decoded_tokens_total", "Tokens sampled.", func(s *wire.Stats) float64 { return float64(s.DecodedTokens) })
-	counter("requests_total", "Calls taken by the loop.", func(s *wire.Stats) float64 { return float64(s.Requests) })
-	counter("requests_cancelled_total", "Calls whose caller went away.", func(s *wire.Stats) float64 { return float64(s.Cancelled) })
-	counter("requests_failed_total", "Calls that ended with an error.", func(s *wire.Stats) float64 { return float64(s.Failed) })
-	counter("decode_failures_total", "Batches the engine failed on.", func(s *wire.Stats) float64 { return float64(s.DecodeFailures) })
-	counter("aborts_total", "Decodes cut short because their only caller went away.", func(s *wire.Stats) float64 { return float64(s.Aborts) })
-	counter("compactions_total", "Times the KV pool was compacted.", func(s *wire.Stats) float64 { return float64(s.Compactions) })
-	counter("compaction_seconds_total", "Time spent compacting.", func(s *wire.Stats) float64 { return s.CompactionMS / 1000 })
-	counter("swaps_total", "Sequences moved to RAM because the pool was full.", func(s *wire.Stats) float64 { return float64(s.Swaps) })
-	gauge("running", "Calls in the batch.", func(s *wire.Stats) float64 { return float64(s.Running) })
-	gauge("waiting", "Calls waiting for a place.", func(s *wire.Stats) float64 { return float64(s.Waiting) })
-	gauge("swapped", "Sequences whose KV is in RAM until there is room.", func(s *wire.Stats) float64 { return float64(s.Swapped) })
-	gauge("sessions", "Staged sessions alive.", func(s *wire.Stats) float64 { return float64(s.Sessions) })
-	gauge("cells", "KV cells of the pool.", func(s *wire.Stats) float64 { return float64(s.Cells) })
-	gauge("cells_used", "KV cells of live sequences.", func(s *wire.Stats) float64 { return float64(s.CellsUsed) })
-	gauge("cells_dead", "KV cells of sequences that have left.", func(s *wire.Stats) float64 { return float64(s.CellsDead) })
-	gauge("threads", "Compute threads.", func(s *wire.Stats) float64 { return float64(s.Threads) })
 	return m
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -411,4 +412,20 @@ func TestStation_FullSessionEndsWithItsRelease(t *testing.T) {
 	require.Equal(t, wire.CodeContextLength, a.err.Code)
 	a = collect(f.DecodeNext(t.Context(), &wire.DecodeRequest{Session: s.Session, N: 1}))
 	require.Equal(t, wire.CodeGone, a.err.Code)
+}
+
+func TestStation_MetricsTellWhatStatsTell(t *testing.T) {
+	f := start(t, stationtest.Options{EOGEvery: -1}, station.Options{})
+	require.Nil(t, f.generate(t.Context(), "count me", 7).err)
+	resp, err := http.Get(f.url + wire.RouteMetrics)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	for _, line := range []string{
+		"thoth_station_decoded_tokens_total 7", "thoth_station_requests_total 1", "thoth_station_cells 8192",
+		"# TYPE thoth_station_running gauge", "thoth_station_step_seconds_count ",
+	} {
+		require.Contains(t, string(b), line)
+	}
 }
