@@ -24,7 +24,11 @@ func (l *loop) step() bool {
 	}
 	l.sample(plan)
 	l.running = rotate(l.running)
-	if l.pool.charge(len(plan)) {
+	rows := 0
+	for _, s := range plan {
+		rows += s.n
+	}
+	if l.pool.charge(rows) {
 		l.compact()
 	}
 	return true
