@@ -93,7 +93,7 @@ type decoding struct {
 // call stopped.
 func (c *call) begin() {
 	if c.dec.fresh == nil {
-		c.dec.text.held, c.dec.text.raw = c.seq.tail, len(c.seq.tail)
+		c.dec.text.tail = c.seq.tail
 	} else {
 		if c.seq.sampler != nil {
 			c.seq.sampler.Free()

@@ -64,7 +64,7 @@ func (st *Station) postDetokenize(w http.ResponseWriter, r *http.Request) {
 	for _, t := range q.Tokens {
 		raw = append(raw, l.eng.Piece(t, q.Special)...)
 	}
-	writeJSON(w, http.StatusOK, wire.DetokenizeResponse{Text: validUTF8(raw)})
+	writeJSON(w, http.StatusOK, wire.DetokenizeResponse{Text: string(appendValid(nil, raw))})
 }
 
 // open is the start of every POST: a serving loop and a decoded body.

@@ -2,7 +2,6 @@ package station
 
 import (
 	"bytes"
-	"strings"
 	"unicode/utf8"
 
 	"thoth/station/wire"
@@ -11,37 +10,39 @@ import (
 // textStream turns token pieces into the text that may leave: whole UTF-8
 // characters, and nothing that is, or could become, a stop string.
 //
-// Invariant: held is the text not yet given out. After push it is the shortest
-// suffix that must wait: a proper prefix of some stop string, or the first bytes
-// of a character. Bytes that can never become a character leave as U+FFFD, one
-// for each, so how pieces were cut does not show in the text.
+// Bytes that can never become a character are U+FFFD in the text, one for each,
+// so how pieces were cut does not show. Stop strings are looked for in the text
+// as its reader sees it, those characters included.
+//
+// Invariant: after push, held is the longest end of the text that is a proper
+// prefix of some stop string, and tail the first bytes of a character.
 type textStream struct {
 	stops    []string
-	held     []byte
-	released int // bytes of raw text given out before held
-	raw      int // bytes of raw text pushed in all
+	tail     []byte // at most 3 bytes, not yet text
+	held     []byte // text not yet given out
+	released int    // bytes of text given out before held
 
 	logprobs []pendingLogprob // of tokens whose text has not left
 }
 
 type pendingLogprob struct {
-	start int // raw offset of the token's first byte
+	start int // where in the text the character of the token's first byte begins
 	entry wire.TokenLogprob
 }
 
 // push adds a token's bytes. It returns what may leave now, and the stop string
 // that ended the text, if one did; nothing may be pushed after that.
 func (t *textStream) push(piece []byte) (text, stop string) {
-	t.held = append(t.held, piece...)
-	t.raw += len(piece)
-	if len(t.stops) > 0 {
-		if at, s := firstStop(t.held, t.stops); at >= 0 {
-			text = t.release(at)
-			t.held = t.held[:0]
-			return text, s
-		}
+	t.tail = append(t.tail, piece...)
+	n := len(t.tail) - incompleteTail(t.tail)
+	t.held = appendValid(t.held, t.tail[:n])
+	t.tail = append(t.tail[:0], t.tail[n:]...)
+	if at, s := firstStop(t.held, t.stops); at >= 0 {
+		text = t.release(at)
+		t.held, t.tail = nil, nil
+		return text, s
 	}
-	keep := incompleteTail(t.held)
+	keep := 0
 	for _, s := range t.stops {
 		keep = max(keep, overlap(t.held, s))
 	}
@@ -51,14 +52,14 @@ func (t *textStream) push(piece []byte) (text, stop string) {
 // finish returns what was held when the text ends without a stop string, and the
 // first bytes of a character that did not come, which are not text.
 func (t *textStream) finish() (text string, cut []byte) {
-	text = t.release(len(t.held) - incompleteTail(t.held))
-	cut, t.held = t.held, nil
+	text = t.release(len(t.held))
+	cut, t.tail = t.tail, nil
 	return text, cut
 }
 
 // note records the log-probability entry of the token about to be pushed.
 func (t *textStream) note(e wire.TokenLogprob) {
-	t.logprobs = append(t.logprobs, pendingLogprob{start: t.raw, entry: e})
+	t.logprobs = append(t.logprobs, pendingLogprob{start: t.released + len(t.held), entry: e})
 }
 
 // takeLogprobs gives the entries of tokens whose first byte has left. At the
@@ -90,10 +91,7 @@ func (t *textStream) dropCut() {
 }
 
 func (t *textStream) release(n int) string {
-	if n == 0 {
-		return ""
-	}
-	s := validUTF8(t.held[:n])
+	s := string(t.held[:n])
 	t.released += n
 	t.held = append(t.held[:0], t.held[n:]...)
 	return s
@@ -138,16 +136,13 @@ func incompleteTail(b []byte) int {
 	return 0
 }
 
-// validUTF8 writes each byte that is no part of a character as U+FFFD.
-func validUTF8(b []byte) string {
-	if utf8.Valid(b) {
-		return string(b)
-	}
-	var sb strings.Builder
+// appendValid appends text, with each byte that is no part of a character
+// written as U+FFFD.
+func appendValid(text, b []byte) []byte {
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
-		sb.WriteRune(r)
+		text = utf8.AppendRune(text, r)
 		b = b[n:]
 	}
-	return sb.String()
+	return text
 }
