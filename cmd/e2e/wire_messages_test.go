@@ -113,7 +113,7 @@ func TestChat_TextThatIsNotUnicode(t *testing.T) {
 		"cut in the middle of text": content("a \xe6\x9d"),
 	} {
 		whole := shared.do(t, "POST", chatPath, body)
-		streamed := shared.do(t, "POST", chatPath, strings.Replace(body, `{`, `{"stream":true,`, 1))
+		streamed := shared.do(t, "POST", chatPath, strings.TrimSuffix(body, "}")+`,"stream":true}`)
 		e := whole.Err(t, 400)
 		require.Equal(t, e, streamed.Err(t, 400), name)
 		require.True(t, utf8.Valid(whole.Body), name)
