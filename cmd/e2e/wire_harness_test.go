@@ -24,7 +24,7 @@ const (
 )
 
 // crash is what the end of a process, or of a goroutine of one, looks like in a log.
-var crash = regexp.MustCompile(`(?m)^(panic:|fatal error:|SIG[A-Z]+:)|panic serving|GGML_ASSERT|signal: `)
+var crash = regexp.MustCompile(`(?m)^(panic:|fatal error:|SIG[A-Z]+:)|panic serving|GGML_ASSERT|segmentation fault|bus error|aborted|illegal instruction`)
 
 // unharmed returns what holds after every case: the plain request answers, the
 // log has no new crash line, and the processes are the same. Defer the call.
