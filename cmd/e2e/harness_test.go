@@ -171,6 +171,9 @@ func startAs(t *testing.T, change func(*exec.Cmd), env ...string) *server {
 	if s != nil {
 		t.Cleanup(func() {
 			s.kill()
+			if line := crash.FindString(s.log()); line != "" {
+				t.Errorf("the log tells of a crash: %s", line)
+			}
 			if t.Failed() {
 				t.Logf("its log ends so:\n%s", tail([]byte(s.log()), 6000))
 			}

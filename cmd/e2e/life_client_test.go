@@ -108,11 +108,11 @@ func TestClient_GivesNoCap(t *testing.T) {
 	uncapped := obj{"max_tokens": nil, "temperature": 1.5, "ignore_eos": true,
 		"messages": []obj{user("Write without ever stopping: a a a a")}}
 	t.Run("EndsAtTheContext", func(t *testing.T) {
-		s := start(t, "THOTH_CONTEXT_LENGTH=512")
+		s := start(t, "THOTH_CONTEXT_LENGTH=256")
 		whole := s.chat(t, uncapped)
 		require.NotEmpty(t, whole.Text(t))
 		require.Equal(t, "length", whole.Finish(t))
-		require.Equal(t, 512, whole.Usage(t, "total_tokens"))
+		require.Equal(t, 256, whole.Usage(t, "total_tokens"))
 		e := s.stream(t, uncapped)
 		require.True(t, e.Done)
 		require.Equal(t, []string{"length"}, e.Finishes(0))

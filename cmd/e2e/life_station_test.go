@@ -74,8 +74,8 @@ func TestStation_KilledComesBack(t *testing.T) {
 }
 
 func TestStation_KilledTenTimesInARow(t *testing.T) {
-	// Half a second of life is stable here, or the pauses would add up to minutes.
-	s := start(t, "THOTH_STABLE_SECONDS=0.5")
+	// A tenth of a second of life is stable here, or the pauses would add up to minutes.
+	s := start(t, "THOTH_STABLE_SECONDS=0.1")
 	host, killed := s.child(hostProgram), map[int]bool{}
 	for i := range 10 {
 		// Once it has served this is a crash and not a start that failed.
