@@ -144,8 +144,8 @@ func TestUTF8_WildSamplingIsAlwaysAnAnswer(t *testing.T) {
 // mixed makes the model write words of several scripts, each a token.
 func mixed(t *testing.T) obj {
 	t.Helper()
-	return obj{"logit_bias": obj{tokenID(t, "。"): 100, tokenID(t, "用"): 100, tokenID(t, " café"): 99, tokenID(t, "数据"): 98},
-		"frequency_penalty": 2, "max_tokens": 16}
+	return obj{"logit_bias": obj{tokenID(t, "。"): 92, tokenID(t, "用"): 92, tokenID(t, " café"): 100, tokenID(t, "数据"): 94},
+		"frequency_penalty": 2, "max_tokens": 24}
 }
 
 func TestStop_CharactersOfSeveralBytes(t *testing.T) {
