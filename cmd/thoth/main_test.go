@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"thoth/cmd/thoth/internal/gguf/gguftest"
+	"thoth/internal/gguf/gguftest"
 )
 
 // asTool makes the test binary be the tool, for tests that need a process to

@@ -12,13 +12,14 @@ import (
 	"strconv"
 	"strings"
 
+	"thoth/internal/gguf"
 	"thoth/station/engine"
 )
 
 // modelFile is a checked model: its header, and the weights of all its shards.
 type modelFile struct {
 	path    string
-	header  *header
+	header  *gguf.Header
 	weights int64
 	shards  int
 }
@@ -34,14 +35,14 @@ func checkModel(path string) (*modelFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &modelFile{path: path, header: h, weights: h.weights(), shards: 1}
+	m := &modelFile{path: path, header: h, weights: h.Weights(), shards: 1}
 	// Before the architecture: the shards behind the first name none.
-	if count, _ := h.number("split.count"); count > 1 {
+	if _, count := h.Shard(); count > 1 {
 		if err := m.checkShards(int(count)); err != nil {
 			return nil, err
 		}
 	}
-	if h.text("general.architecture") == "" {
+	if h.Architecture() == "" {
 		return nil, loadError(engine.LoadTruncated, "model file %s names no architecture (general.architecture)", path)
 	}
 	return m, nil
@@ -58,12 +59,12 @@ func (m *modelFile) checkShards(count int) error {
 	shard := func(i int) string {
 		return filepath.Join(filepath.Dir(m.path), fmt.Sprintf("%s-%05d-of-%05d.gguf", parts[1], i, count))
 	}
-	if no, _ := m.header.number("split.no"); no != 0 {
+	if no, _ := m.header.Shard(); no != 1 {
 		hint := "the file that ends in -00001-of-" + fmt.Sprintf("%05d.gguf", count)
 		if parts != nil {
 			hint = shard(1)
 		}
-		return loadError(engine.LoadBadSetting, "model file %s is shard %d of %d: give the first shard, %s", m.path, no+1, count, hint)
+		return loadError(engine.LoadBadSetting, "model file %s is shard %d of %d: give the first shard, %s", m.path, no, count, hint)
 	}
 	if parts == nil || parts[2] != "00001" || parts[3] != fmt.Sprintf("%05d", count) {
 		return loadError(engine.LoadBadSetting, "model file %s is the first of %d shards and must keep its name, ...-00001-of-%05d.gguf, for the others to be found", m.path, count, count)
@@ -77,17 +78,17 @@ func (m *modelFile) checkShards(count int) error {
 			}
 			return err
 		}
-		if no, _ := h.number("split.no"); int(no) != i-1 {
-			return loadError(engine.LoadTruncated, "model file %s is not shard %d but %d", shard(i), i, no+1)
+		if no, _ := h.Shard(); no != int64(i) {
+			return loadError(engine.LoadTruncated, "model file %s is not shard %d but %d", shard(i), i, no)
 		}
-		m.weights += h.weights()
+		m.weights += h.Weights()
 	}
 	m.shards = count
 	return nil
 }
 
 // checkFile checks one file: there, readable, a GGUF, whole.
-func checkFile(path string) (*header, error) {
+func checkFile(path string) (*gguf.Header, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, notFound(path, err)
@@ -103,20 +104,21 @@ func checkFile(path string) (*header, error) {
 	if !st.Mode().IsRegular() {
 		return nil, loadError(engine.LoadNotFound, "model file %s is not a regular file", path)
 	}
-	h, err := readHeader(f, st.Size())
+	h, err := gguf.Read(f, st.Size())
+	var short *gguf.ExtentError
+	var damaged *gguf.HeaderError
 	switch {
-	case errors.Is(err, errMagic):
-		return nil, notGGUF(f, path)
-	case errors.Is(err, errTruncated):
+	case errors.As(err, &short):
+		return nil, loadError(engine.LoadTruncated, "model file %s is truncated or incomplete: tensor %q needs %d bytes at %d, the file has %d",
+			path, short.Tensor.Name, short.Tensor.Bytes, short.Tensor.Offset, short.SizeBytes)
+	case errors.Is(err, gguf.ErrTruncated), err != nil && st.Size() == 0:
 		return nil, loadError(engine.LoadTruncated, "model file %s is truncated: its %d bytes end within the header", path, st.Size())
+	case errors.Is(err, gguf.ErrNotGGUF):
+		return nil, notGGUF(f, path)
+	case errors.As(err, &damaged):
+		return nil, loadError(engine.LoadTruncated, "model file %s is damaged: %s", path, damaged.Reason)
 	case err != nil:
 		return nil, loadError(engine.LoadTruncated, "model file %s is damaged: %v", path, err)
-	}
-	for _, t := range h.tensors {
-		if t.bytes >= 0 && (t.offset > h.size || t.bytes > h.size-t.offset) {
-			return nil, loadError(engine.LoadTruncated, "model file %s is truncated or incomplete: tensor %q needs %d bytes at %d, the file has %d",
-				path, t.name, t.bytes, t.offset, h.size)
-		}
 	}
 	if appended(f, h) {
 		return nil, loadError(engine.LoadTruncated, "model file %s holds another GGUF after its own data: shards put together in one file; keep them apart and give the first", path)
@@ -125,11 +127,11 @@ func checkFile(path string) (*header, error) {
 }
 
 // appended tells whether another GGUF follows the data, padded or not.
-func appended(f io.ReaderAt, h *header) bool {
-	end := h.end()
+func appended(f io.ReaderAt, h *gguf.Header) bool {
+	end := h.End()
 	for _, at := range []int64{end, (end + 31) &^ 31} {
 		var b [4]byte
-		if n, _ := f.ReadAt(b[:], at); n == 4 && string(b[:]) == "GGUF" {
+		if n, _ := f.ReadAt(b[:], at); n == 4 && gguf.HasMagic(b[:]) {
 			return true
 		}
 	}

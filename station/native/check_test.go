@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/internal/gguf/gguftest"
 	"thoth/station/engine"
 )
 
@@ -24,7 +25,7 @@ func loadErrorOf(t testing.TB, err error) *engine.LoadError {
 
 func TestCheckModel_TakesAWholeFile(t *testing.T) {
 	for _, name := range []string{"m.gguf", "with spaces and ümläuts/mödel.gguf"} {
-		m, err := checkModel(smallModel().write(t, filepath.Join(t.TempDir(), name)))
+		m, err := checkModel(gguftest.Small().Write(t, filepath.Join(t.TempDir(), name)))
 		require.NoError(t, err)
 		require.EqualValues(t, 256+68, m.weights)
 		require.Equal(t, 1, m.shards)
@@ -33,13 +34,13 @@ func TestCheckModel_TakesAWholeFile(t *testing.T) {
 
 func TestCheckModel_TakesARelativePath(t *testing.T) {
 	t.Chdir(t.TempDir())
-	smallModel().write(t, "m.gguf")
+	gguftest.Small().Write(t, "m.gguf")
 	_, err := checkModel("m.gguf")
 	require.NoError(t, err)
 }
 
 func TestCheckModel_RefusesEveryTruncation(t *testing.T) {
-	whole := smallModel().bytes()
+	whole := gguftest.Small().Bytes()
 	path := filepath.Join(t.TempDir(), "cut.gguf")
 	for n := range whole {
 		require.NoError(t, os.WriteFile(path, whole[:n], 0o644))
@@ -56,33 +57,33 @@ func TestCheckModel_RefusesEveryTruncation(t *testing.T) {
 }
 
 func TestCheckModel_RefusesImpossibleHeaders(t *testing.T) {
-	change := func(f func(*ggufFile)) []byte {
-		m := smallModel()
+	change := func(f func(*gguftest.File)) []byte {
+		m := gguftest.Small()
 		f(&m)
-		return m.bytes()
+		return m.Bytes()
 	}
 	header := func(at int, v uint64) []byte {
-		b := smallModel().bytes()
+		b := gguftest.Small().Bytes()
 		binary.LittleEndian.PutUint64(b[at:], v)
 		return b
 	}
 	cases := map[string][]byte{
-		"offset past the end":    change(func(m *ggufFile) { m.tensors[1].offset = 1 << 40 }),
-		"offset that overflows":  change(func(m *ggufFile) { m.tensors[1].offset = 1<<63 - 1 }),
-		"offset below zero":      change(func(m *ggufFile) { m.tensors[1].offset = 1<<64 - 32 }),
-		"size that overflows":    change(func(m *ggufFile) { m.tensors[0].dims = []uint64{1 << 33, 1 << 33} }),
-		"size past the end":      change(func(m *ggufFile) { m.tensors[0].dims = []uint64{1 << 30} }),
-		"rows of half a block":   change(func(m *ggufFile) { m.tensors[1].dims = []uint64{16, 4} }),
-		"no dimensions":          change(func(m *ggufFile) { m.tensors[1].dims = nil }),
-		"a million dimensions":   change(func(m *ggufFile) { m.tensors[1].dims = make([]uint64, 1<<20) }),
-		"alignment of three":     change(func(m *ggufFile) { m.keys = append(m.keys, ggufKey{"general.alignment", uint32(3)}) }),
-		"no architecture":        change(func(m *ggufFile) { m.keys = m.keys[1:] }),
+		"offset past the end":    change(func(m *gguftest.File) { m.Tensors[1].Offset = 1 << 40 }),
+		"offset that overflows":  change(func(m *gguftest.File) { m.Tensors[1].Offset = 1<<63 - 1 }),
+		"offset below zero":      change(func(m *gguftest.File) { m.Tensors[1].Offset = 1<<64 - 32 }),
+		"size that overflows":    change(func(m *gguftest.File) { m.Tensors[0].Dims = []uint64{1 << 33, 1 << 33} }),
+		"size past the end":      change(func(m *gguftest.File) { m.Tensors[0].Dims = []uint64{1 << 30} }),
+		"rows of half a block":   change(func(m *gguftest.File) { m.Tensors[1].Dims = []uint64{16, 4} }),
+		"no dimensions":          change(func(m *gguftest.File) { m.Tensors[1].Dims = nil }),
+		"a million dimensions":   change(func(m *gguftest.File) { m.Tensors[1].Dims = make([]uint64, 1<<20) }),
+		"alignment of three":     change(func(m *gguftest.File) { m.Settings = append(m.Settings, gguftest.Set("general.alignment", uint32(3))) }),
+		"no architecture":        change(func(m *gguftest.File) { m.Settings = m.Settings[1:] }),
 		"a billion tensors":      header(8, 1<<30),
 		"a billion settings":     header(16, 1<<30),
 		"a key of 2^60 bytes":    header(24, 1<<60),
-		"version of the future":  append([]byte("GGUF\x09\x00\x00\x00"), smallModel().bytes()[8:]...),
-		"other byte order":       append([]byte("GGUF\x00\x00\x00\x03"), smallModel().bytes()[8:]...),
-		"two files one after it": append(smallModel().bytes(), smallModel().bytes()...),
+		"version of the future":  append([]byte("GGUF\x09\x00\x00\x00"), gguftest.Small().Bytes()[8:]...),
+		"other byte order":       append([]byte("GGUF\x00\x00\x00\x03"), gguftest.Small().Bytes()[8:]...),
+		"two files one after it": append(gguftest.Small().Bytes(), gguftest.Small().Bytes()...),
 	}
 	for name, b := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +137,7 @@ func TestCheckModel_RecognisesOtherFiles(t *testing.T) {
 
 func TestCheckModel_NamesWhatIsNotThere(t *testing.T) {
 	dir := t.TempDir()
-	closed := smallModel().write(t, filepath.Join(dir, "closed.gguf"))
+	closed := gguftest.Small().Write(t, filepath.Join(dir, "closed.gguf"))
 	require.NoError(t, os.Chmod(closed, 0))
 	for _, path := range []string{filepath.Join(dir, "missing.gguf"), dir, closed, "/dev/null"} {
 		if path == closed && os.Geteuid() == 0 {
@@ -156,12 +157,12 @@ func TestCheckModel_NamesWhatIsNotThere(t *testing.T) {
 func writeShards(t testing.TB, dir string) func(i int) string {
 	name := func(i int) string { return filepath.Join(dir, fmt.Sprintf("big-%05d-of-00003.gguf", i)) }
 	for i := 1; i <= 3; i++ {
-		m := smallModel()
+		m := gguftest.Small()
 		if i > 1 {
-			m.keys = nil
+			m.Settings = nil
 		}
-		m.keys = append(m.keys, ggufKey{"split.count", uint16(3)}, ggufKey{"split.no", uint16(i - 1)})
-		m.write(t, name(i))
+		m.Settings = append(m.Settings, gguftest.Set("split.count", uint16(3)), gguftest.Set("split.no", uint16(i-1)))
+		m.Write(t, name(i))
 	}
 	return name
 }

@@ -8,10 +8,10 @@
 // moves KV, vocab.cpp speaks tokens, sampler.cpp and rows.cpp sample.
 //
 // Before C is entered. llama.cpp ends the process on much of what is wrong, so
-// the pure Go files check first: check.go reads the model file's header
-// (gguf.go) and every tensor's extent, plan.go fits weights and KV into memory,
-// options.go refuses settings, runs.go cuts text the tokeniser would recurse
-// on. They build and are tested with CGO_ENABLED=0.
+// the pure Go files check first: check.go judges the model file by its header
+// and every tensor's extent ([thoth/internal/gguf]), plan.go fits weights and KV
+// into memory, options.go refuses settings, runs.go cuts text the tokeniser
+// would recurse on. They build and are tested with CGO_ENABLED=0.
 //
 // Cells. One pool serves all sequences (unified KV), and it fills upward only,
 // since CPU flash attention sums in physical order. Two sequence ids beyond the

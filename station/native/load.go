@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"thoth/internal/gguf"
 	"thoth/station/engine"
 )
 
@@ -165,13 +166,13 @@ func (e *native) makeContext(o Options, model *modelFile, p plan, backend engine
 	return e.warmUp()
 }
 
-func (e *native) fillInfo(o Options, h *header, p plan, backend engine.Backend, m *C.station_model_info) {
-	name, file := h.text("general.name"), filepath.Base(o.Model)
+func (e *native) fillInfo(o Options, h *gguf.Header, p plan, backend engine.Backend, m *C.station_model_info) {
+	name, file := h.Name(), filepath.Base(o.Model)
 	if name == "" {
 		name = strings.TrimSuffix(file, filepath.Ext(file))
 	}
 	i := &e.info
-	i.Name, i.File, i.Architecture = name, file, h.text("general.architecture")
+	i.Name, i.File, i.Architecture = name, file, h.Architecture()
 	i.Description = C.GoString(&m.description[0])
 	i.Parameters, i.SizeBytes = uint64(m.parameters), uint64(m.size)
 	i.Vocabulary, i.Embedding, i.Layers = int(m.vocabulary), int(m.embedding), int(m.layers)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/internal/gguf/gguftest"
 	"thoth/station/engine"
 )
 
@@ -45,7 +46,7 @@ func TestLoad_BadFiles(t *testing.T) {
 		{"all but a byte", file("all.gguf", whole[:len(whole)-1]), engine.LoadTruncated, "tensor"},
 		{"missing", filepath.Join(dir, "none.gguf"), engine.LoadNotFound, "none.gguf"},
 		{"unknown architecture", file("arch.gguf", otherArch), engine.LoadUnknownArch, `"notre"`},
-		{"a header and no model", smallModel().write(t, filepath.Join(dir, "small.gguf")), engine.LoadEngineFailed, "small.gguf"},
+		{"a header and no model", gguftest.Small().Write(t, filepath.Join(dir, "small.gguf")), engine.LoadEngineFailed, "small.gguf"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

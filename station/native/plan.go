@@ -3,6 +3,7 @@ package native
 import (
 	"fmt"
 
+	"thoth/internal/gguf"
 	"thoth/station/engine"
 )
 
@@ -21,10 +22,10 @@ type plan struct {
 }
 
 // kvBytesToken is the size of one token's KV over all layers, from the header.
-func kvBytesToken(h *header, typeK, typeV string) int {
-	arch := h.text("general.architecture")
+func kvBytesToken(h *gguf.Header, typeK, typeV string) int {
+	arch := h.Architecture()
 	num := func(key string, def int64) int64 {
-		if v, ok := h.number(arch + "." + key); ok && v > 0 {
+		if v, ok := h.Number(arch + "." + key); ok && v > 0 {
 			return v
 		}
 		return def
@@ -32,17 +33,8 @@ func kvBytesToken(h *header, typeK, typeV string) int {
 	layers, heads, embedding := num("block_count", 0), num("attention.head_count", 1), num("embedding_length", 0)
 	dim := embedding / max(heads, 1)
 	k, v := num("attention.key_length", dim), num("attention.value_length", dim)
-	kvHeads := make([]int64, 0, 128)
-	if list, ok := h.values[arch+".attention.head_count_kv"].([]any); ok {
-		for _, e := range list {
-			switch n := e.(type) {
-			case uint64:
-				kvHeads = append(kvHeads, int64(n))
-			case int64:
-				kvHeads = append(kvHeads, n)
-			}
-		}
-	} else {
+	kvHeads, ok := h.Numbers(arch + ".attention.head_count_kv")
+	if !ok {
 		for range min(layers, 4096) {
 			kvHeads = append(kvHeads, num("attention.head_count_kv", heads))
 		}
@@ -61,16 +53,16 @@ func kvBytesToken(h *header, typeK, typeV string) int {
 // makePlan chooses cells and context length, or says why nothing fits. o is filled.
 func makePlan(o Options, m *modelFile, mem memory) (plan, error) {
 	h := m.header
-	arch := h.text("general.architecture")
+	arch := h.Architecture()
 	p := plan{kvBytesToken: kvBytesToken(h, o.KVTypeK, o.KVTypeV)}
-	vocabulary := h.lengths["tokenizer.ggml.tokens"]
+	vocabulary := h.Len("tokenizer.ggml.tokens")
 	free := mem.free
 	if o.MemoryBudget > 0 {
 		free = min(free, o.MemoryBudget)
 	}
 
-	trained, ok := h.number(arch + ".context_length")
-	if !ok || trained <= 0 {
+	trained := h.ContextLength()
+	if trained == 0 {
 		trained = 2048
 	}
 	wish := o.ContextLength
@@ -100,7 +92,7 @@ func makePlan(o Options, m *modelFile, mem memory) (plan, error) {
 	}
 	// LongRoPE models take their long factors when the pool, which llama.cpp
 	// takes for the context, is larger than what they were first trained for.
-	if orig, ok := h.number(arch + ".rope.scaling.original_context_length"); ok && h.has("rope_factors_long.weight") && int64(wish) <= orig && orig < int64(p.cells) {
+	if orig, ok := h.Number(arch + ".rope.scaling.original_context_length"); ok && h.Has("rope_factors_long.weight") && int64(wish) <= orig && orig < int64(p.cells) {
 		p.cells = int(orig) &^ (cellAlign - 1)
 		p.reason = fmt.Sprintf("%d cells: a larger pool would change the model's RoPE factors", p.cells)
 	}

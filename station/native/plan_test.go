@@ -7,24 +7,34 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/internal/gguf/gguftest"
 	"thoth/station/engine"
 )
 
 // planFor plans a model of 22.5 KiB of KV a token, trained for 8192 tokens, with 90 MiB of weights.
 func planFor(t testing.TB, o Options, free int64) (plan, error) {
-	m := ggufFile{keys: []ggufKey{
-		{"general.architecture", "llama"}, {"llama.context_length", uint32(8192)}, {"llama.block_count", uint32(30)},
-		{"llama.embedding_length", uint32(576)}, {"llama.attention.head_count", uint32(9)}, {"llama.attention.head_count_kv", uint32(3)},
+	m := gguftest.File{Settings: []gguftest.Setting{
+		gguftest.Set("general.architecture", "llama"), gguftest.Set("llama.context_length", uint32(8192)), gguftest.Set("llama.block_count", uint32(30)),
+		gguftest.Set("llama.embedding_length", uint32(576)), gguftest.Set("llama.attention.head_count", uint32(9)), gguftest.Set("llama.attention.head_count_kv", uint32(3)),
+		gguftest.Set("tokenizer.ggml.tokens", make([]string, 49152)),
 	}}
-	path := m.write(t, filepath.Join(t.TempDir(), "m.gguf"))
+	path := m.Write(t, filepath.Join(t.TempDir(), "m.gguf"))
 	o.Model, o.LibraryDir = path, t.TempDir()
 	o, err := o.fill()
 	require.NoError(t, err)
 	model, err := checkModel(path)
 	require.NoError(t, err)
 	model.weights = 90 << 20
-	model.header.lengths["tokenizer.ggml.tokens"] = 49152
 	return makePlan(o, model, memory{total: free, free: free})
+}
+
+// Some models give each layer its own number of KV heads.
+func TestKVBytesToken_CountsHeadsLayerByLayer(t *testing.T) {
+	path := gguftest.Small(gguftest.Set("llama.attention.head_count_kv", []uint32{2, 1})).Write(t, filepath.Join(t.TempDir(), "m.gguf"))
+	m, err := checkModel(path)
+	require.NoError(t, err)
+	const headBytes = 64 / 4 * 2 // of f16
+	require.Equal(t, 2*(2+1)*headBytes, kvBytesToken(m.header, "f16", "f16"))
 }
 
 func TestMakePlan_FourContextsWhenMemoryIsPlenty(t *testing.T) {
@@ -61,9 +71,9 @@ func TestMakePlan_AutomaticContextShrinksAndSaysSo(t *testing.T) {
 }
 
 func TestMakePlan_LongRopeFactorsStay(t *testing.T) {
-	f := smallModel(ggufKey{"llama.rope.scaling.original_context_length", uint32(4096)})
-	f.tensors[0].name = "rope_factors_long.weight"
-	o := Options{Model: f.write(t, filepath.Join(t.TempDir(), "m.gguf")), LibraryDir: t.TempDir()}
+	f := gguftest.Small(gguftest.Set("llama.rope.scaling.original_context_length", uint32(4096)))
+	f.Tensors[0].Name = "rope_factors_long.weight"
+	o := Options{Model: f.Write(t, filepath.Join(t.TempDir(), "m.gguf")), LibraryDir: t.TempDir()}
 	o, err := o.fill()
 	require.NoError(t, err)
 	m, err := checkModel(o.Model)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"thoth/cmd/thoth/internal/gguf/gguftest"
+	"thoth/internal/gguf/gguftest"
 	"thoth/station/wire"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"thoth/cmd/thoth/internal/gguf"
 	"thoth/cmd/thoth/internal/pull"
+	"thoth/internal/gguf"
 )
 
 // limits tells how much CPU and memory this process, and so the station, may use.
@@ -141,10 +141,10 @@ func model(_ context.Context, o *Options) []Finding {
 		fetch += " '" + o.Model + "'"
 	}
 	var total int64
-	var first *gguf.File
+	var first *gguf.Header
 	for _, part := range parts {
 		path := pull.ModelPath(o.CacheDir, part)
-		f, err := gguf.Read(path)
+		f, err := gguf.ReadFile(path)
 		switch {
 		case errors.Is(err, os.ErrNotExist) && part.Kind == pull.KindPath:
 			return []Finding{fail(what, "correct the path, or THOTH_MODEL", "%s does not exist", path)}
@@ -163,10 +163,10 @@ func model(_ context.Context, o *Options) []Finding {
 	have, _, err := memory(o)
 	// The weights, and a tenth more for KV and buffers.
 	if need := total + total/10; err == nil && need > have {
-		return []Finding{warn(what, "take a smaller quantisation, or give more memory", "%s needs about %s, %s are available", first.Name, gib(need), gib(have))}
+		return []Finding{warn(what, "take a smaller quantisation, or give more memory", "%s needs about %s, %s are available", first.Name(), gib(need), gib(have))}
 	}
 	return []Finding{ok(what, "%s (%s, GGUF %d, %d tensors, context %d, %s in %d file(s))",
-		first.Name, first.Architecture, first.Version, first.Tensors, first.ContextLength, gib(total), len(parts))}
+		first.Name(), first.Architecture(), first.Version, len(first.Tensors), first.ContextLength(), gib(total), len(parts))}
 }
 
 // cache tries to write where models are kept.

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"thoth/cmd/thoth/internal/gguf"
+	"thoth/internal/gguf"
 )
 
 // partialState is kept beside a partial file: which version of the remote file

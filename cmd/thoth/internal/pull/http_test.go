@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"thoth/cmd/thoth/internal/gguf/gguftest"
+	"thoth/internal/gguf/gguftest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

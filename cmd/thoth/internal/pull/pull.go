@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"thoth/cmd/thoth/internal/gguf"
+	"thoth/internal/gguf"
 )
 
 // Options of a pull; the zero value is usable.
@@ -170,7 +170,7 @@ func (p *puller) present(ctx context.Context, file string, s *Spec) (bool, error
 		p.o.Progress.Note("%s is not what it should be (its checksum differs); fetching it again", filepath.Base(file))
 		return false, nil
 	}
-	if _, err := gguf.Read(file); err != nil {
+	if _, err := gguf.ReadFile(file); err != nil {
 		p.o.Progress.Note("%s cannot be used (%v); fetching it again", filepath.Base(file), err)
 		return false, nil
 	}
@@ -188,7 +188,7 @@ func (p *puller) checkLocal(ctx context.Context, s *Spec) error {
 	case st.IsDir():
 		return fmt.Errorf("model file %s is a folder; name the .gguf file in it", s.Path)
 	}
-	if _, err := gguf.Read(s.Path); err != nil {
+	if _, err := gguf.ReadFile(s.Path); err != nil {
 		return fmt.Errorf("model file %s: %w", s.Path, err)
 	}
 	if s.SHA256 == "" {
@@ -210,7 +210,7 @@ func (p *puller) settle(s *Spec, tmp, file, sum, want string) error {
 	if want != "" && sum != want {
 		return errors.Join(checksumError(s, sum), removePartial(tmp))
 	}
-	if _, err := gguf.Read(tmp); err != nil {
+	if _, err := gguf.ReadFile(tmp); err != nil {
 		return errors.Join(fmt.Errorf("what %s gave cannot be used: %w", s.Text, err), removePartial(tmp))
 	}
 	if err := publish(tmp, file, meta{Source: s.Text, SHA256: sum, Trusted: want != ""}); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"thoth/cmd/thoth/internal/gguf/gguftest"
+	"thoth/internal/gguf/gguftest"
 )
 
 func TestPull_LocalPathIsJudged(t *testing.T) {
