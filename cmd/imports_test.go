@@ -15,7 +15,7 @@ import (
 )
 
 // may lists, for each part of the project, the parts it may import. A part is a
-// folder and what lies below it, the longest name wins. internal/build is free
+// folder and what lies below it, the longest name wins. internal is free
 // to all. Tests may import more; what ships may not.
 var may = map[string][]string{
 	"station/wire":        {},
