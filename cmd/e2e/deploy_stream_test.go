@@ -154,7 +154,7 @@ func TestStream_SilenceIsFilledWithComments(t *testing.T) {
 		config.BaseURL = s.base + "/v1"
 		config.EmptyMessagesLimit = 1e6 // it counts lines without data; the default is right for pings every ten seconds
 		stream, err := sdk.NewClientWithConfig(config).CreateChatCompletionStream(t.Context(), sdk.ChatCompletionRequest{
-			Model: "test-model", MaxTokens: 8, Temperature: 1e-9, Messages: []sdk.ChatCompletionMessage{{Role: "user", Content: longPrompt(600)}}})
+			Model: "test-model", MaxCompletionTokens: 8, Temperature: 1e-9, Messages: []sdk.ChatCompletionMessage{{Role: "user", Content: longPrompt(600)}}})
 		require.NoError(t, err)
 		defer stream.Close()
 		text := ""

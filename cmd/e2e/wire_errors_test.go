@@ -50,7 +50,7 @@ func TestChat_WrongTypesGetTheEnvelope(t *testing.T) {
 func TestChat_ErrorsReachAClientLibrary(t *testing.T) {
 	defer shared.unharmed(t)()
 	client := library(shared, "none")
-	request := openai.ChatCompletionRequest{Model: "test-model", Temperature: 9, MaxTokens: 8,
+	request := openai.ChatCompletionRequest{Model: "test-model", Temperature: 9, MaxCompletionTokens: 8,
 		Messages: []openai.ChatCompletionMessage{{Role: "user", Content: "Say hi"}}}
 	_, err := client.CreateChatCompletion(t.Context(), request)
 	var api *openai.APIError

@@ -91,7 +91,7 @@ func TestChat_UsageDoesNotDependOnWhatIsCached(t *testing.T) {
 func TestChat_AClientLibraryReadsAnswersAndStreams(t *testing.T) {
 	defer shared.unharmed(t)()
 	client := library(shared, "none")
-	request := openai.ChatCompletionRequest{Model: "test-model", Temperature: 0.5, MaxTokens: 16, Seed: new(7),
+	request := openai.ChatCompletionRequest{Model: "test-model", Temperature: 0.5, MaxCompletionTokens: 16, Seed: new(7),
 		Messages: []openai.ChatCompletionMessage{{Role: "user", Content: "Say hi"}}}
 	whole, err := client.CreateChatCompletion(t.Context(), request)
 	require.NoError(t, err)
