@@ -79,8 +79,8 @@ func TestTemplate_OptionsOfARequest(t *testing.T) {
 }
 
 func TestTemplate_OptionIsHonouredWhereTheTemplateReadsIt(t *testing.T) {
-	thinking := `{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is defined and not enable_thinking %}{{ raise_exception('thinking is off') }}{% endif %}`
-	s := hostBefore(t, standIn(t, wire.Model{Name: "m", Digest: "d", ChatTemplate: thinking}), "THOTH_MODEL_NAME=test-model")
+	switched := `{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is defined and not enable_thinking %}{{ raise_exception('thinking is off') }}{% endif %}`
+	s := hostBefore(t, standIn(t, wire.Model{Name: "m", Digest: "d", ChatTemplate: switched}), "THOTH_MODEL_NAME=test-model")
 	s.serves(t)
 	require.NotEmpty(t, s.chat(t).Text(t))
 	require.NotEmpty(t, s.chat(t, obj{"chat_template_kwargs": obj{"enable_thinking": true}}).Text(t))

@@ -19,8 +19,8 @@ import (
 	"thoth/station/wire"
 )
 
-// standIn is a station of a few lines: it serves model and answers every prompt
-// with "Hello there". It stands in where a test is about settings of the host or
+// standIn is a station of a few lines: it serves model and answers with the
+// prompt it got. It stands in where a test is about settings of the host or
 // about templates the test model does not have.
 func standIn(t *testing.T, model wire.Model) (url string) {
 	no := false
@@ -32,9 +32,16 @@ func standIn(t *testing.T, model wire.Model) (url string) {
 		case wire.RouteModel:
 			_ = enc.Encode(model)
 		case wire.RouteGenerate:
-			_, _ = io.Copy(io.Discard, r.Body)
+			var q wire.GenerateRequest
+			if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+				t.Errorf("the host sent what cannot be read: %v", err)
+			}
+			var prompt strings.Builder
+			for _, s := range q.Prompt.Segments {
+				prompt.WriteString(s.Text)
+			}
 			w.Header().Set("Content-Type", wire.ContentTypeStream)
-			_ = enc.Encode(wire.Frame{Type: wire.FrameText, Text: "Hello there", Tokens: []int32{1, 2}})
+			_ = enc.Encode(wire.Frame{Type: wire.FrameText, Text: prompt.String(), Tokens: []int32{1, 2}})
 			_ = enc.Encode(wire.Frame{Type: wire.FrameDone, Done: &wire.Done{Reason: wire.ReasonEOG, PromptTokens: 9, CompletionTokens: 2}})
 		default:
 			e := &wire.Error{Code: wire.CodeNoRoute, Message: "not here"}
