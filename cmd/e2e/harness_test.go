@@ -199,10 +199,18 @@ func (s *server) wait() int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// kill ends entrypoint; the kernel ends its children.
+// kill ends what is left of the server at once. Two signals do it in order,
+// with nothing left in the temporary folder; if they do not, the kernel ends
+// the children of an entrypoint that is killed.
 func (s *server) kill() {
-	_ = s.cmd.Process.Kill()
-	<-s.exit
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	_ = s.cmd.Process.Signal(syscall.SIGINT)
+	select {
+	case <-s.exit:
+	case <-time.After(5 * time.Second):
+		_ = s.cmd.Process.Kill()
+		<-s.exit
+	}
 }
 
 func (s *server) log() string {

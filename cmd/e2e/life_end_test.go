@@ -56,7 +56,7 @@ func TestEnd_SecondSignalEndsAtOnce(t *testing.T) {
 }
 
 func TestEnd_KilledEntrypointTakesItsChildrenAlong(t *testing.T) {
-	s := start(t)
+	s := start(t, "THOTH_RUNTIME_DIR="+t.TempDir()) // nobody is left to remove the socket's folder
 	children := s.children()
 	l := s.begin(t, endless).follow()
 	require.NoError(t, s.cmd.Process.Kill())
