@@ -3,7 +3,6 @@ package station
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -15,8 +14,8 @@ import (
 )
 
 // loop owns the engine's context and runs continuous batching: sequences join
-// and leave between steps. It runs on one goroutine, locked to its OS thread,
-// and blocks while there is nothing to do.
+// and leave between steps. It runs on one goroutine and blocks while there is
+// nothing to do.
 //
 // A call is in exactly one of inbox, waiting and running, or has ended. A
 // session's sequence between two calls is in idle.
@@ -138,11 +137,8 @@ func (l *loop) signal() {
 	}
 }
 
-// run steps until ctx ends, then ends every call and closes the engine. The
-// caller's goroutine must be the one that loaded the engine.
+// run steps until ctx ends, then ends every call and closes the engine.
 func (l *loop) run(ctx context.Context) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	defer l.shutdown()
 	for ctx.Err() == nil {
 		l.intake()

@@ -28,7 +28,7 @@ const maxDrift = 0.05
 // SelfTest proves on an idle engine, in a few hundred milliseconds, what the
 // station builds on: text becomes tokens and comes back, greedy sampling repeats
 // itself, and KV that was saved, moved and cut gives the same answer. The pool
-// is empty afterwards. It must run on the loop's thread.
+// is empty afterwards.
 func SelfTest(eng engine.Engine) []Check {
 	t := &selfTest{eng: eng, batch: &engine.Batch{}}
 	defer eng.Reset()

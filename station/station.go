@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"net/http"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,15 +49,13 @@ func New(opts Options) *Station {
 // Handler serves the wire.
 func (st *Station) Handler() http.Handler { return st.handler }
 
-// Start loads the engine and runs the loop, both on one thread of their own. It
-// returns at once; loaded, if not nil, is told once the engine serves.
+// Start loads the engine and runs the loop, both on one goroutine. It returns at
+// once; loaded, if not nil, is told once the engine serves.
 func (st *Station) Start(load engine.Loader, loaded func(engine.Info)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	st.cancel = cancel
 	go func() {
 		defer close(st.done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
 		eng, err := load(ctx, func(p float32) { st.progress.Store(math.Float32bits(p)) })
 		if err != nil {
 			st.failure.Store(&err)

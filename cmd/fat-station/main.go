@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -194,9 +193,8 @@ func limitGo(i engine.Info, log zerolog.Logger) {
 	}
 }
 
-// load gives an engine to a command that does not serve, on a locked thread.
+// load gives an engine to a command that does not serve.
 func (f *flags) load(log zerolog.Logger) (engine.Engine, error) {
-	runtime.LockOSThread()
 	return native.Load(context.Background(), f.options(log), func(float32) {})
 }
 

@@ -16,6 +16,7 @@
 // order. How ballast is kept (a sequence id of its own, the pin of
 // sliding-window models) is the engine's business.
 //
-// Threads. Methods marked "loop" are called from one goroutine, locked to its
-// OS thread. The others are safe from any goroutine.
+// Threads. Methods marked "loop" are called from one goroutine. The others are
+// safe from any. Which thread computes is the engine's business: a goroutine in
+// Decode is parked.
 package engine

@@ -2,7 +2,6 @@ package native
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"thoth/station/engine"
@@ -34,8 +33,6 @@ type Bench struct {
 // BenchEngine measures a loaded engine by its own methods. It resets the pool
 // before each measurement and after the last.
 func BenchEngine(e engine.Engine) (Bench, error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	i := e.Info()
 	b := Bench{Model: i.File, ABI: i.ABI, Device: i.Backend.Device, Libraries: i.Backend.Libraries, KVType: i.KVTypeK + "/" + i.KVTypeV}
 	const widest = 16

@@ -11,7 +11,8 @@ import (
 	"thoth/station/engine"
 )
 
-// Decode evaluates a batch in one call.
+// Decode evaluates a batch on the computing thread; the goroutine is parked
+// meanwhile.
 func (e *native) Decode(b *engine.Batch) error {
 	n := b.Len()
 	if err := e.checkBatch(b); err != nil {
@@ -20,10 +21,17 @@ func (e *native) Decode(b *engine.Batch) error {
 	if e.used+n > e.info.Cells {
 		return engine.ErrPoolFull
 	}
-	rc := C.station_decode(e.c, C.int(n),
+	rc := C.station_decode_start(e.c, C.int(n),
 		(*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Tokens))), (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Pos))),
 		(*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Seq))), (*C.bool)(unsafe.Pointer(unsafe.SliceData(b.Output))), &e.err)
 	runtime.KeepAlive(b)
+	if rc == C.STATION_OK {
+		var count [8]byte
+		if _, err := e.done.Read(count[:]); err != nil {
+			return fmt.Errorf("%w: waiting for the computing thread: %v", engine.ErrDecode, err)
+		}
+		rc = C.station_decode_result(e.c, &e.err)
+	}
 	drainLog(e.log)
 	switch rc {
 	case C.STATION_OK:

@@ -124,6 +124,7 @@ extern "C" int station_context(station_engine *e, const station_context_params *
         attach_pool(e, p);
         e->batch = llama_batch_init((int32_t) p->batch, 0, 1);
         e->batch_max = (int) p->batch;
+        station_worker_start(e);
         return STATION_OK;
     })
 }
@@ -132,6 +133,7 @@ extern "C" void station_free(station_engine *e) {
     if (!e) {
         return;
     }
+    station_worker_stop(e);
     if (e->batch_max) {
         llama_batch_free(e->batch);
     }
@@ -147,24 +149,10 @@ extern "C" void station_free(station_engine *e) {
     delete e;
 }
 
-extern "C" int station_decode(station_engine *e, int n, const int32_t *token, const int32_t *pos,
-                              const int32_t *seq, const bool *output, station_error *err) {
+int station_decode_batch(station_engine *e, station_error *err) {
     STATION_GUARD(err, STATION_FAILED, {
-        if (n < 1 || n > e->batch_max) {
-            station_fail(err, "batch size out of range"); // llama.cpp would end the process
-            return STATION_FAILED;
-        }
-        llama_batch &b = e->batch;
-        b.n_tokens = n;
-        for (int i = 0; i < n; i++) {
-            b.token[i] = token[i];
-            b.pos[i] = pos[i];
-            b.n_seq_id[i] = 1;
-            b.seq_id[i][0] = seq[i];
-            b.logits[i] = output[i];
-        }
         station_log_forget();
-        int rc = llama_decode(e->ctx, b);
+        int rc = llama_decode(e->ctx, e->batch);
         switch (rc) {
         case 0:
             return STATION_OK;

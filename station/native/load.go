@@ -7,6 +7,7 @@ import "C"
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"runtime/cgo"
@@ -42,6 +43,7 @@ type native struct {
 	used             int   // cells taken since Reset
 	sizes            map[int]int
 
+	done    *os.File // becomes readable when the computing thread has finished a batch
 	vocab   vocabulary
 	samples sampleBuffers
 	err     C.station_error
@@ -153,6 +155,7 @@ func (e *native) makeContext(o Options, model *modelFile, p plan, backend engine
 		return loadError(engine.LoadEngineFailed, "the context (%d cells, KV %s/%s) could not be made: %s",
 			p.cells, o.KVTypeK, o.KVTypeV, message(&e.err, "no reason given"))
 	}
+	e.done = os.NewFile(uintptr(C.station_done_fd(e.c)), "decode done")
 	e.ballast, e.scratch = C.int(o.Sequences), C.int(o.Sequences+1)
 	e.fillInfo(o, model.header, p, backend, &m)
 	if err := e.vocab.read(e.c, int(m.vocabulary), m.vocabulary_type == vocabularyBPE); err != nil {
@@ -222,6 +225,9 @@ func (e *native) Close() {
 	if e.c != nil {
 		C.station_free(e.c)
 		e.c = nil
+	}
+	if e.done != nil {
+		_ = e.done.Close()
 	}
 	drainLog(e.log)
 }

@@ -102,9 +102,15 @@ void station_model(const station_engine *e, station_model_info *out);
 int station_context(station_engine *e, const station_context_params *p, station_error *err);
 void station_free(station_engine *e);
 
-// station_decode evaluates n tokens; output marks the rows wanted.
-int station_decode(station_engine *e, int n, const int32_t *token, const int32_t *pos,
-                   const int32_t *seq, const bool *output, station_error *err);
+// station_decode_start hands a batch of n tokens to the computing thread; output
+// marks the rows wanted. When station_done_fd becomes readable (an eventfd,
+// not blocking), station_decode_result tells how it went. No other call on the
+// engine may come in between, but for station_abort.
+int station_decode_start(station_engine *e, int n, const int32_t *token, const int32_t *pos,
+                         const int32_t *seq, const bool *output, station_error *err);
+int station_decode_result(station_engine *e, station_error *err);
+int station_done_fd(const station_engine *e);
+
 // station_abort is read by a running decode; safe from any thread.
 void station_abort(station_engine *e, bool on);
 // station_row gives the logits of batch index row, NULL when it has none.

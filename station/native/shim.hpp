@@ -8,9 +8,26 @@
 #include "llama.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <exception>
+#include <mutex>
+#include <thread>
 #include <vector>
+
+// station_worker is the thread that computes; see worker.cpp.
+struct station_worker {
+    enum : int { idle, decode, stop };
+
+    std::thread thread;
+    std::mutex mutex;
+    std::condition_variable wake;
+    std::atomic<int> job{idle};
+    int done = -1; // eventfd, written when a job is finished
+
+    int result = 0;
+    station_error error{};
+};
 
 struct station_engine {
     llama_model *model = nullptr;
@@ -25,9 +42,17 @@ struct station_engine {
     llama_batch batch{};
     int batch_max = 0;
     std::atomic<bool> abort{false};
+    station_worker worker;
 
     llama_memory_t memory() const { return llama_get_memory(ctx); }
 };
+
+// station_decode_batch evaluates e->batch, on the worker.
+int station_decode_batch(station_engine *e, station_error *err);
+
+// station_worker_start starts the thread; station_worker_stop waits for its end.
+void station_worker_start(station_engine *e);
+void station_worker_stop(station_engine *e);
 
 // station_row_logprobs fills out for token next of a row, with top alternatives.
 void station_row_logprobs(const float *row, int n, int32_t next, int top, station_sampled *out);
