@@ -24,8 +24,8 @@ func newServer(t Target, timeout time.Duration) *server {
 	return &server{Target: t, timeout: timeout, http: &http.Client{Transport: &http.Transport{
 		MaxIdleConnsPerHost: 4096,
 		// Some servers close idle connections after seconds, just as one is used again.
-		IdleConnTimeout: time.Second,
-		DisableCompression:  true,
+		IdleConnTimeout:    time.Second,
+		DisableCompression: true,
 	}}}
 }
 
