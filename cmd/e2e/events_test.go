@@ -116,4 +116,3 @@ func (e events) each(index int, f func(choice obj)) {
 		}
 	}
 }
-

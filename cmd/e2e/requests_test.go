@@ -155,4 +155,3 @@ func P(merge ...obj) obj {
 
 func user(text string) obj                 { return obj{"role": "user", "content": text} }
 func message(role string, content any) obj { return obj{"role": role, "content": content} }
-
