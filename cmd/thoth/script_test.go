@@ -49,3 +49,24 @@ func TestRunScript_StartsNothingWithoutAModel(t *testing.T) {
 	require.Equal(t, 1, exit.ExitCode())
 	require.Equal(t, "thoth: no space\n", string(out))
 }
+
+func TestRunScript_NamesTheDefaultModelAlone(t *testing.T) {
+	script := tree(t, `echo /cache/m.gguf`, `echo "${THOTH_MODEL_NAME-none}"`)
+	for _, c := range []struct {
+		args, env []string
+		name      string
+	}{
+		{name: "smollm2-135m"},
+		{env: []string{"THOTH_MODEL="}, name: "smollm2-135m"},
+		{env: []string{"THOTH_MODEL_NAME=mine"}, name: "mine"},
+		{args: []string{"/x.gguf"}, name: "none"},
+		{env: []string{"THOTH_MODEL=/x.gguf"}, name: "none"},
+		{env: []string{"THOTH_MODEL=/x.gguf", "THOTH_MODEL_NAME=mine"}, name: "mine"},
+	} {
+		cmd := exec.Command(script, c.args...)
+		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, c.env...)
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		require.Equal(t, c.name+"\n", string(out), "%v %v", c.args, c.env)
+	}
+}
