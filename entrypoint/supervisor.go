@@ -2,6 +2,7 @@ package entrypoint
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"thoth/internal/listen"
 	"thoth/station/client"
 	"thoth/station/wire"
 )
@@ -164,9 +166,10 @@ func (s *Supervisor) logStart() {
 // stationSpec is the station's next life.
 func (s *Supervisor) stationSpec() (Spec, error) {
 	if s.socket != "" {
-		// A killed station leaves its socket behind, and could not bind again.
-		if err := os.Remove(s.socket); err != nil && !os.IsNotExist(err) {
-			return Spec{}, settingError("the old socket cannot be removed: %s", err)
+		// One in use may be a station's that is about to end: this one will say
+		// so, and be tried again.
+		if err := listen.ClearSocket(s.socket); err != nil && !errors.Is(err, listen.ErrInUse) {
+			return Spec{}, settingError("THOTH_STATION_LISTEN: %s", err)
 		}
 	}
 	// Not the station's business: PORT is the public port, which an older

@@ -291,6 +291,8 @@ func TestEntrypoint_HangupIsIgnoredWithoutATerminal(t *testing.T) {
 
 func TestEntrypoint_BadSettingsAreRefusedByName(t *testing.T) {
 	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for want, s := range map[string]setup{
 		"unexpected argument serve":                {args: []string{"serve"}},
 		"unknown flag --wat":                       {args: []string{"--wat"}},
@@ -301,12 +303,14 @@ func TestEntrypoint_BadSettingsAreRefusedByName(t *testing.T) {
 		"set THOTH_RUNTIME_DIR to a writable":      {env: []string{"THOTH_RUNTIME_DIR=/proc/nowhere"}},
 		"THOTH_STATION_BIN names it":               {env: []string{"THOTH_STATION_BIN=/nowhere/fat-station"}},
 		"must listen on loopback or a unix socket": {env: []string{"THOTH_STATION_LISTEN=0.0.0.0:8000"}},
+		file + " is there and is no socket":        {env: []string{"THOTH_STATION_LISTEN=unix://" + file}},
 	} {
 		r := start(t, s)
 		require.NotZero(t, r.exit())
 		require.Contains(t, r.stderr.String(), want)
 		r.gone()
 	}
+	require.FileExists(t, file)
 }
 
 func TestEntrypoint_TakesEveryLogLevelItsChildrenTake(t *testing.T) {

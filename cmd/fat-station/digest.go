@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"thoth/internal/gguf"
 )
 
 // digestRecord remembers a file's digest while its size and time stay the same:
@@ -19,9 +22,28 @@ type digestRecord struct {
 	Digest string    `json:"sha256"`
 }
 
-// digest gives the SHA-256 of a file, in hex, from the record kept in the cache
-// folder where that is still true. A cache that cannot be used costs only time.
-func digest(path string) (string, error) {
+// digest gives a model's SHA-256 in hex: of its file, or of a split model's list
+// of such digests, a line for each file in order (sha256sum of it gives the same).
+func digest(ctx context.Context, model string) (string, error) {
+	files, err := gguf.Files(model)
+	if err != nil {
+		return "", err
+	}
+	list := sha256.New()
+	for _, path := range files {
+		d, err := fileDigest(ctx, path)
+		if err != nil || len(files) == 1 {
+			return d, err
+		}
+		fmt.Fprintln(list, d)
+	}
+	return hex.EncodeToString(list.Sum(nil)), nil
+}
+
+// fileDigest gives the SHA-256 of a file, in hex, from the record kept in the
+// cache folder where that is still true. A cache that cannot be used costs only
+// time.
+func fileDigest(ctx context.Context, path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -43,7 +65,7 @@ func digest(path string) (string, error) {
 	}
 	defer f.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	if _, err := io.Copy(h, stoppable{ctx, f}); err != nil {
 		return "", fmt.Errorf("reading %s: %w", filepath.Base(abs), err)
 	}
 	r := digestRecord{Size: fi.Size(), Time: fi.ModTime(), Digest: hex.EncodeToString(h.Sum(nil))}
@@ -51,6 +73,19 @@ func digest(path string) (string, error) {
 		keep(record, r)
 	}
 	return r.Digest, nil
+}
+
+// stoppable is a reader that fails once ctx has ended.
+type stoppable struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (s stoppable) Read(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.r.Read(p)
 }
 
 func recordPath(abs string) string {

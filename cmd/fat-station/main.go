@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 
 	"thoth/internal/build"
 	"thoth/internal/env"
+	"thoth/internal/listen"
 	"thoth/station"
 	"thoth/station/engine"
 	"thoth/station/native"
@@ -102,7 +104,9 @@ func (f *flags) serve(log zerolog.Logger) error {
 	network, address := "tcp", f.Listen
 	if path, ok := strings.CutPrefix(f.Listen, "unix://"); ok {
 		network, address = "unix", path
-		_ = os.Remove(path) // left by a process that was killed
+		if err := listen.ClearSocket(path); err != nil {
+			return fmt.Errorf("cannot listen (THOTH_STATION_LISTEN): %w", err)
+		}
 	}
 	ln, err := net.Listen(network, address)
 	if err != nil {
@@ -117,7 +121,10 @@ func (f *flags) serve(log zerolog.Logger) error {
 		StepTarget: f.StepTarget, PrefillTarget: f.PrefillTarget, Logger: log,
 	})
 	srv := &http.Server{Handler: st.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = srv.Serve(ln) }()
+	own, stop := context.WithCancel(context.Background())
+	defer stop()
+	var running sync.WaitGroup
+	running.Go(func() { _ = srv.Serve(ln) })
 	f.handshake(ln, network)
 
 	opts := f.options(log)
@@ -128,13 +135,15 @@ func (f *flags) serve(log zerolog.Logger) error {
 		log.Info().Str("model", i.Name).Str("arch", i.Architecture).Int("cells", i.Cells).Int("context", i.ContextLength).
 			Str("backend", i.Backend.Selected).Strs("libraries", i.Backend.Libraries).Int("threads", i.Backend.Threads).
 			Str("reason", i.Backend.Reason).Msg("model loaded")
-		go func() {
-			if d, err := digest(f.Model); err != nil {
-				log.Warn().Err(err).Msg("the model's digest cannot be computed")
-			} else {
+		running.Go(func() {
+			d, err := digest(own, f.Model)
+			switch {
+			case err == nil:
 				st.SetDigest(d)
+			case own.Err() == nil:
+				log.Warn().Err(err).Msg("the model's digest cannot be computed")
 			}
-		}()
+		})
 	})
 
 	select {
@@ -150,10 +159,9 @@ func (f *flags) serve(log zerolog.Logger) error {
 		st.Drain(ctx)
 	}
 	st.Close()
-	_ = srv.Close()
-	if network == "unix" {
-		_ = os.Remove(address)
-	}
+	_ = srv.Close() // removes a socket, too
+	stop()
+	running.Wait()
 	return err
 }
 

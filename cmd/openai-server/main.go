@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -20,6 +19,7 @@ import (
 	"thoth/host"
 	"thoth/internal/build"
 	"thoth/internal/env"
+	"thoth/internal/listen"
 	"thoth/station/client"
 	"thoth/station/wire"
 )
@@ -88,29 +88,14 @@ func newProgram(set *settings) (*program, error) {
 		return nil, settingError{err}
 	}
 	if network == "unix" {
-		clearSocket(address)
+		if err = listen.ClearSocket(address); err != nil {
+			return nil, fmt.Errorf("cannot listen: %w", err)
+		}
 	}
 	if p.ln, err = net.Listen(network, address); err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
 	}
 	return p, nil
-}
-
-// clearSocket removes a socket that nobody answers on: one that was killed
-// leaves it behind, and its successor could not listen. What is in use or no
-// socket stays, and listening says so.
-func clearSocket(path string) {
-	if st, err := os.Lstat(path); err != nil || st.Mode().Type() != fs.ModeSocket {
-		return
-	}
-	c, err := net.Dial("unix", path)
-	if err == nil {
-		c.Close()
-		return
-	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		_ = os.Remove(path)
-	}
 }
 
 // Address is where the program listens: http://host:port or unix:///path.

@@ -239,12 +239,7 @@ func TestProgram_ASocketLeftByAKilledOneIsTakenOver(t *testing.T) {
 
 	q := launch(t, "", env...)
 	require.Error(t, q.wait(), "the socket is in use")
-	require.Contains(t, q.stderr.String(), "cannot listen on "+path)
-	file := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	q = launch(t, "", "THOTH_LISTEN=unix://"+file, env[1])
-	require.Error(t, q.wait())
-	require.FileExists(t, file, "no socket: not ours to remove")
+	require.Contains(t, q.stderr.String(), "cannot listen: "+path+" is in use by another process")
 }
 
 func parse(t *testing.T, args ...string) *settings {

@@ -1,0 +1,8 @@
+// Package listen makes room for a listener on a unix socket. A process that was
+// killed leaves its socket behind, and its successor could not listen there.
+// The host, the station and the supervisor all meet such sockets, and each must
+// decide the same way what may be removed.
+//
+// Invariant. Only a socket that refuses connections is removed: one that a
+// process answers on, or a file of any other kind, is left alone.
+package listen
