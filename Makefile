@@ -10,6 +10,8 @@ export THOTH_CACHE ?= $(HOME)/.cache/thoth
 
 BIN := build/bin
 PURE := openai-server entrypoint thoth
+# What a target needs is checked before it begins; some need more or less.
+TOOLS := platform go cc c++ cmake make
 
 .PHONY: help
 help: ## this list
@@ -34,7 +36,7 @@ flags: | tools ## where llama.cpp's headers are (station/native/flags_gen.go)
 	@scripts/native-flags.sh
 
 tools:
-	@scripts/check-tools.sh go cc c++ cmake make python3 pip
+	@scripts/check-tools.sh $(TOOLS)
 
 # --- clean -----------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 DEST ?= build/image/opt/thoth
 MODELS ?= build/image/models
 
-.PHONY: image-tree image-model image-selftest image-steps
+.PHONY: image-tree image-model image-model-whole image-selftest image-steps
 
 image-tree: ## copy the built programs and libraries to DEST, without debug symbols
 	rm -rf '$(DEST)'
@@ -18,7 +18,13 @@ image-tree: ## copy the built programs and libraries to DEST, without debug symb
 	strip --strip-debug '$(DEST)'/bin/*
 	chmod -R a+rX,go-w '$(DEST)'
 
-image-model: ## put MODEL at MODELS/model.gguf; MODEL=none only makes the folder
+# An image has one file, and the parts of a split model find each other by name.
+image-model-whole:
+ifneq ($(findstring -00001-of-,$(model-spec)),)
+	@echo "split models are not put into an image: mount the folder at /models and set THOTH_MODEL" >&2; exit 1
+endif
+
+image-model: image-model-whole ## put MODEL at MODELS/model.gguf; MODEL=none only makes the folder
 	rm -rf '$(MODELS)'
 	mkdir -p '$(MODELS)'
 ifneq ($(strip $(MODEL)),none)
@@ -30,7 +36,7 @@ image-selftest: ## run the tree's own self-test, with the model if there is one
 	@m='$(abspath $(MODELS))/model.gguf'; test -e "$$m" || m=; \
 	cd / && THOTH_MODEL="$$m" '$(abspath $(DEST))/bin/fat-station' --selftest
 
-image-steps: ## every step of Dockerfile.cpu, without a container engine
+image-steps: image-model-whole ## every step of Dockerfile.cpu, without a container engine
 	$(MAKE) build
 	$(MAKE) image-tree
 	$(MAKE) image-model

@@ -1,14 +1,23 @@
 #!/bin/sh
 # Puts the CPU kernel libraries into build/lib/ollama. They are built once for a
-# module version, our build files and a compiler, kept in a cache folder, and copied
-# from there, so that a clean clone does not build them again.
+# module version, our build files, the compilers and their flags, kept in a cache
+# folder, and copied from there, so that a clean clone does not build them again.
 set -eu
 cd "$(dirname "$0")/.."
 src=station/native/backends
 out=build/lib/ollama
 module=$(go list -m -f '{{.Dir}}' github.com/ollama/ollama)
 version=$(go list -m -f '{{.Version}}' github.com/ollama/ollama)
-key=$( { echo "$version"; cat "$src"/*; "${CXX:-c++}" --version; uname -m; } | sha256sum | cut -c1-16)
+if [ -z "$module" ]; then # not fetched yet
+	go mod download github.com/ollama/ollama
+	module=$(go list -m -f '{{.Dir}}' github.com/ollama/ollama)
+fi
+# shellcheck disable=SC2086 # CC may be a compiler behind a wrapper
+compilers=$(${CC:-cc} --version && ${CXX:-c++} --version)
+key=$( {
+	printf '%s\n' "$version" "$compilers" "${CC:-}" "${CXX:-}" "${CFLAGS:-}" "${CXXFLAGS:-}" "${LDFLAGS:-}" "$(uname -m)"
+	cat "$src"/*
+} | sha256sum | cut -c1-16)
 cache=${THOTH_CACHE:-$HOME/.cache/thoth}/backends/$version-$key
 
 if [ ! -e "$cache/complete" ]; then

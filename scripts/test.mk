@@ -10,7 +10,8 @@ TEST_MODEL = $(shell build/bin/thoth pull --print-path)
 
 .PHONY: test lint imports unit race native e2e image
 
-test: ## prove everything, stage by stage
+test: TOOLS += $(model-tools)
+test: tools ## prove everything, stage by stage
 	@scripts/stages.sh $(STAGES)
 
 lint: flags ## go vet and staticcheck
