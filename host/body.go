@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"thoth/host/openai"
@@ -23,9 +24,9 @@ func (s *Server) limitBody(next http.Handler) http.Handler {
 	})
 }
 
-// readBody reads a request's body under the limits of size and time, before
-// anything is parsed and before a place is taken.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *openai.Error) {
+// readBody reads a request's body under the limits of size, time and memory,
+// before anything is parsed and before a place is taken.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, *openai.Error) {
 	if e := checkMediaType(r.Header); e != nil {
 		return nil, e
 	}
@@ -33,15 +34,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *open
 		w.Header().Set("Connection", "close") // or the server would read on to keep it
 		return nil, s.tooLarge()
 	}
-	rd := http.MaxBytesReader(w, r.Body, s.o.BodyLimit)
-	var body []byte
-	var err error
-	if r.ContentLength > 0 {
-		body = make([]byte, r.ContentLength)
-		_, err = io.ReadFull(rd, body)
-	} else {
-		body, err = io.ReadAll(rd)
+	most := s.o.BodyLimit
+	if r.ContentLength >= 0 {
+		most = r.ContentLength
 	}
+	body, err := h.read(http.MaxBytesReader(w, r.Body, s.o.BodyLimit), int(most))
 	if err == nil {
 		// From now on the connection is read to notice a client that goes away,
 		// however long the answer takes.
@@ -53,6 +50,9 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *open
 	switch {
 	case errors.As(err, &large):
 		return nil, s.tooLarge()
+	case errors.Is(err, errBodyMemory):
+		return nil, openai.NewError(openai.CodeOverloaded, "", "the server is busy: the bodies of other requests fill their memory of %d bytes",
+			s.o.MaxBodyMemory).Retry(s.retryAfter())
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, openai.NewError(openai.CodeRequestTimeout, "", "the body did not arrive within %s", s.o.BodyTimeout)
 	}
@@ -61,6 +61,87 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *open
 
 func (s *Server) tooLarge() *openai.Error {
 	return openai.NewError(openai.CodeTooLarge, "", "the body is larger than %d bytes", s.o.BodyLimit)
+}
+
+// bodyBudget bounds the bytes of all bodies that are being read or whose
+// requests have no place yet: admission bounds only what comes after.
+type bodyBudget struct {
+	most int64
+
+	mu struct {
+		sync.Mutex
+		held int64 // the sum of the open holds' bytes, at most most
+	}
+}
+
+// hold is one request's part of the budget. Only its request's goroutine uses it.
+type hold struct {
+	budget *bodyBudget
+	bytes  int64
+}
+
+var errBodyMemory = errors.New("the memory for bodies is full")
+
+// bodyFirst is the first buffer of a body that may be longer.
+const bodyFirst = 4 << 10
+
+// read reads to the end, at most most bytes, into a buffer that grows with what
+// arrives: a length that is only announced costs its sender nothing, and must
+// not cost us memory.
+func (h *hold) read(rd io.Reader, most int) ([]byte, error) {
+	var body []byte
+	var end [1]byte
+	for {
+		room := body[len(body):cap(body)]
+		if len(room) == 0 {
+			size := min(max(2*cap(body), bodyFirst), most)
+			if size > cap(body) {
+				if !h.take(int64(size - cap(body))) {
+					return nil, errBodyMemory
+				}
+				body = append(make([]byte, 0, size), body...)
+				continue
+			}
+			room = end[:] // nothing but the end, or the reader's refusal, can follow
+		}
+		n, err := rd.Read(room)
+		body = body[:len(body)+n]
+		switch err {
+		case nil:
+		case io.EOF:
+			return body, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// take holds n bytes more, if the budget has them.
+func (h *hold) take(n int64) bool {
+	b := h.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.held+n > b.most {
+		return false
+	}
+	b.mu.held += n
+	h.bytes += n
+	return true
+}
+
+// release gives everything back. It may be called again.
+func (h *hold) release() {
+	b := h.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.held -= h.bytes
+	h.bytes = 0
+}
+
+func (b *bodyBudget) held() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.held
 }
 
 // checkMediaType is lenient: a missing type and curl's form type pass, since

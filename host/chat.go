@@ -30,15 +30,17 @@ const (
 
 // chat is POST /v1/chat/completions.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
-	j, e := s.prepare(w, r)
+	h := &hold{budget: &s.bodies}
+	defer h.release()
+	j, e := s.prepare(w, r, h)
 	if e != nil {
 		fail(w, r, e)
 		return
 	}
-	h := w.Header()
-	h.Set(headerPath, pathNative)
-	h.Set(headerLiquid, liquidDisabled)
-	h.Set(headerLiquidSaved, "false")
+	header := w.Header()
+	header.Set(headerPath, pathNative)
+	header.Set(headerLiquid, liquidDisabled)
+	header.Set(headerLiquidSaved, "false")
 
 	out := s.newSink(w, j)
 	// The next request of the connection starts without this one's deadline.
@@ -51,7 +53,11 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) newSink(w http.ResponseWriter, j *job) sink {
 	if j.req.Stream {
-		return newStreamSink(w, j, s.o.WriteTimeout)
+		out := newStreamSink(w, j, s.o.WriteTimeout)
+		if s.o.LogPrompts {
+			out.answered = new(strings.Builder)
+		}
+		return out
 	}
 	return newAnswerSink(w, j, s.o.WriteTimeout)
 }
@@ -61,6 +67,7 @@ type job struct {
 	req  *openai.ChatRequest
 	rec  *record
 	view *view
+	body *hold // until it has a place
 	head openai.Head
 
 	prompt   []wire.Segment
@@ -71,11 +78,11 @@ type job struct {
 
 // prepare does all that needs no place: everything wrong with a request is said
 // before it waits.
-func (s *Server) prepare(w http.ResponseWriter, r *http.Request) (*job, *openai.Error) {
+func (s *Server) prepare(w http.ResponseWriter, r *http.Request, h *hold) (*job, *openai.Error) {
 	if s.draining.Load() {
 		return nil, errDraining()
 	}
-	body, e := s.readBody(w, r)
+	body, e := s.readBody(w, r, h)
 	if e != nil {
 		return nil, e
 	}
@@ -96,7 +103,7 @@ func (s *Server) prepare(w http.ResponseWriter, r *http.Request) (*job, *openai.
 	}
 	rec := recordOf(r.Context())
 	rec.model, rec.stream = v.names[0], req.Stream
-	j := &job{req: req, rec: rec, view: v, head: openai.Head{
+	j := &job{req: req, rec: rec, view: v, body: h, head: openai.Head{
 		ID: "chatcmpl-" + strings.ToLower(rand.Text()), Created: rec.arrived.Unix(), Model: v.names[0], Fingerprint: v.fingerprint}}
 	start := time.Now()
 	if j.prompt, e = render(v.template, req); e != nil {

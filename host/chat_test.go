@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -315,4 +316,29 @@ func TestChat_LogLineHasNumbersAndNoWords(t *testing.T) {
 	require.Equal(t, 200, loud.do("POST", "/v1/chat/completions", body(), "X-Request-Id", "bad id\t").status)
 	loud.eventually(func() bool { return strings.Contains(loud.logs.String(), "Say hi") })
 	require.NotContains(t, loud.logs.String(), "bad id")
+	for id, stream := range map[string]string{"whole": `"stream":false`, "streamed": `"stream":true,"n":2`} {
+		require.Equal(t, 200, loud.do("POST", "/v1/chat/completions", body(stream), "X-Request-Id", id).status)
+		require.Equal(t, "Hello there", loggedAnswer(loud, id))
+	}
+	f.does(func(_ context.Context, _ *wire.GenerateRequest, out *frames) {
+		out.text("half")
+		out.send(wire.Frame{Type: wire.FrameError, Error: &wire.Error{Code: wire.CodeEngine, Message: "broke"}})
+	})
+	loud.do("POST", "/v1/chat/completions", body(`"stream":true`), "X-Request-Id", "broken")
+	require.Equal(t, "half", loggedAnswer(loud, "broken"))
+}
+
+// loggedAnswer waits for a request's log line and gives its answer.
+func loggedAnswer(h *testHost, id string) string {
+	h.t.Helper()
+	var line struct{ ID, Answer string }
+	h.eventually(func() bool {
+		for l := range strings.Lines(h.logs.String()) {
+			if json.Unmarshal([]byte(l), &line) == nil && line.ID == id {
+				return true
+			}
+		}
+		return false
+	})
+	return line.Answer
 }

@@ -5,7 +5,8 @@
 // answer in memory as a [view] with the model, its compiled chat template and
 // the served names; every request and probe reads that view, and none asks the
 // station first. *Admission* bounds how many answers are in flight and how many
-// requests wait. A *record* follows a request through the middleware and ends
+// requests wait; the *body budget* bounds what those without a place hold in
+// memory. A *record* follows a request through the middleware and ends
 // as one log line and a few metrics.
 //
 // A chat request: body read under limits, decoded and validated (package

@@ -30,6 +30,7 @@ type Options struct {
 	MaxBacklog  int // requests that wait for a place; default 256, negative for none
 
 	BodyLimit     int64         // bytes of a request's body; default 8 MiB
+	MaxBodyMemory int64         // bytes of the bodies of all requests without a place; default 256 MiB
 	HeaderTimeout time.Duration // to send a request's header; default 10 s
 	BodyTimeout   time.Duration // to send a request's body; default 30 s
 	IdleTimeout   time.Duration // of a connection between requests; default 120 s
@@ -68,6 +69,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.BodyLimit == 0 {
 		o.BodyLimit = 8 << 20
 	}
+	if o.MaxBodyMemory == 0 {
+		o.MaxBodyMemory = max(256<<20, o.BodyLimit)
+	}
 	times := []struct {
 		name string
 		v    *time.Duration
@@ -95,6 +99,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MaxInFlight < 1 || o.BodyLimit < 1 || o.DefaultMaxTokens < 0 {
 		return o, fmt.Errorf("in-flight limit, body limit and default max tokens must not be negative")
+	}
+	if o.MaxBodyMemory < o.BodyLimit {
+		return o, fmt.Errorf("the memory for bodies is %d bytes: it must hold at least one body of the largest size, %d", o.MaxBodyMemory, o.BodyLimit)
 	}
 	seen := map[string]bool{}
 	for _, m := range append([]string{o.ModelName}, o.Aliases...) {

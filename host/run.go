@@ -44,6 +44,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 		return e
 	}
 	defer j.place.leave()
+	j.body.release()
 	j.rec.queue = time.Since(j.rec.arrived)
 
 	n := j.req.Choices()

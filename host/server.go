@@ -18,6 +18,7 @@ type Server struct {
 	o         Options
 	keys      keyring
 	station   *watcher
+	bodies    bodyBudget
 	admission *admission
 	metrics   *metrics
 	http      *http.Server
@@ -40,6 +41,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{o: o, keys: newKeyring(o.APIKeys), started: time.Now()}
 	s.station = newWatcher(o)
+	s.bodies.most = o.MaxBodyMemory
 	s.admission = newAdmission(o.MaxInFlight, o.MaxBacklog)
 	s.metrics = newMetrics(s.admission, func() bool { return s.station.current().ready() && !s.draining.Load() })
 	s.hardStop, s.stopHard = context.WithCancelCause(context.Background())

@@ -2,6 +2,7 @@ package host
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"thoth/host/openai"
@@ -28,6 +29,8 @@ type streamSink struct {
 	// pending holds log-probabilities that came without text: a token may hold
 	// half a character.
 	pending [][]wire.TokenLogprob
+
+	answered *strings.Builder // the first choice's text for the log; nil: not logged
 }
 
 var _ sink = (*streamSink)(nil)
@@ -45,6 +48,9 @@ func (s *streamSink) frame(i int, f *wire.Frame) {
 	}
 	if f.Text == "" {
 		return
+	}
+	if i == 0 && s.answered != nil {
+		s.answered.WriteString(f.Text)
 	}
 	var lp *openai.ChoiceLogprobs
 	switch {
@@ -69,6 +75,7 @@ func (s *streamSink) done(i int, d *wire.Done) {
 }
 
 func (s *streamSink) end() {
+	s.note()
 	if s.j.req.IncludeUsage() {
 		s.buf = s.enc.Usage(s.buf, s.j.usage(), s.j.gnosis())
 	}
@@ -81,7 +88,15 @@ func (s *streamSink) ping() {
 	s.flush()
 }
 
+// note gives the log what was answered, a broken answer too.
+func (s *streamSink) note() {
+	if s.answered != nil {
+		s.j.rec.answered = s.answered.String()
+	}
+}
+
 func (s *streamSink) fail(e *openai.Error) {
+	s.note()
 	if !s.begun && len(s.buf) == 0 {
 		openai.WriteError(s.w, e)
 		return

@@ -282,12 +282,13 @@ func TestOptions_ConflictsAreRefused(t *testing.T) {
 	h := newHost(t, f)
 	ok := Options{Station: h.o.Station}
 	for name, change := range map[string]func(*Options){
-		"no station":      func(o *Options) { o.Station = nil },
-		"negative time":   func(o *Options) { o.PingInterval = -1 },
-		"doubled name":    func(o *Options) { o.ModelName, o.Aliases = "a", []string{"a"} },
-		"padded alias":    func(o *Options) { o.Aliases = []string{" a"} },
-		"empty key":       func(o *Options) { o.APIKeys = []string{""} },
-		"negative flight": func(o *Options) { o.MaxInFlight = -1 },
+		"no station":               func(o *Options) { o.Station = nil },
+		"negative time":            func(o *Options) { o.PingInterval = -1 },
+		"doubled name":             func(o *Options) { o.ModelName, o.Aliases = "a", []string{"a"} },
+		"padded alias":             func(o *Options) { o.Aliases = []string{" a"} },
+		"empty key":                func(o *Options) { o.APIKeys = []string{""} },
+		"body memory below a body": func(o *Options) { o.MaxBodyMemory = 1 },
+		"negative flight":          func(o *Options) { o.MaxInFlight = -1 },
 	} {
 		o := ok
 		change(&o)

@@ -202,6 +202,7 @@ func TestProgram_BadSettingsFailFastAndByName(t *testing.T) {
 		"FAT_STATION_URL":              "FAT_STATION_URL=ftp://x",
 		"THOTH_PING_INTERVAL is 0":     "THOTH_PING_INTERVAL=0s",
 		"THOTH_MAX_IN_FLIGHT is 0":     "THOTH_MAX_IN_FLIGHT=0",
+		"THOTH_MAX_BODY_MEMORY is 1":   "THOTH_MAX_BODY_MEMORY=1",
 		"THOTH_API_KEYS holds no key":  "THOTH_API_KEYS= , ",
 		empty + " holds no key":        "THOTH_API_KEYS_FILE=" + empty,
 		"THOTH_API_KEYS_FILE":          "THOTH_API_KEYS_FILE=/nowhere/keys",

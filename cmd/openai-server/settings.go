@@ -29,11 +29,12 @@ type settings struct {
 	APIKeysFile string   `name:"api-keys-file" env:"THOTH_API_KEYS_FILE" placeholder:"FILE" help:"File with one API key a line; # starts a comment line. Adds to the keys above."`
 	CORSOrigins []string `name:"cors-origins" env:"THOTH_CORS_ORIGINS" placeholder:"ORIGIN,..." help:"Origins whose pages may call, * for all. Default: none."`
 
-	MaxInFlight  int   `env:"THOTH_MAX_IN_FLIGHT" default:"64" help:"Answers at once; each choice of a request counts."`
-	MaxBacklog   int   `env:"THOTH_MAX_BACKLOG" default:"256" help:"Requests that wait for a place; more get 429. 0: none wait."`
-	MaxChoices   int   `env:"THOTH_MAX_CHOICES" default:"16" help:"Largest n of a request."`
-	MaxMessages  int   `env:"THOTH_MAX_MESSAGES" default:"4096" help:"Most messages of a request."`
-	MaxBodyBytes int64 `env:"THOTH_MAX_BODY_BYTES" default:"8388608" help:"Largest request body."`
+	MaxInFlight   int   `env:"THOTH_MAX_IN_FLIGHT" default:"64" help:"Answers at once; each choice of a request counts."`
+	MaxBacklog    int   `env:"THOTH_MAX_BACKLOG" default:"256" help:"Requests that wait for a place; more get 429. 0: none wait."`
+	MaxChoices    int   `env:"THOTH_MAX_CHOICES" default:"16" help:"Largest n of a request."`
+	MaxMessages   int   `env:"THOTH_MAX_MESSAGES" default:"4096" help:"Most messages of a request."`
+	MaxBodyBytes  int64 `env:"THOTH_MAX_BODY_BYTES" default:"8388608" help:"Largest request body."`
+	MaxBodyMemory int64 `env:"THOTH_MAX_BODY_MEMORY" default:"268435456" help:"Bytes of the bodies of all requests that have no place yet; more get 429. At least one largest body."`
 
 	HeaderTimeout  time.Duration `env:"THOTH_HEADER_TIMEOUT" default:"10s" help:"A request's header must arrive within this time."`
 	BodyTimeout    time.Duration `env:"THOTH_BODY_TIMEOUT" default:"30s" help:"A request's body must arrive within this time."`
@@ -93,6 +94,7 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 	}{
 		{"THOTH_MAX_IN_FLIGHT", float64(s.MaxInFlight)}, {"THOTH_MAX_CHOICES", float64(s.MaxChoices)},
 		{"THOTH_MAX_MESSAGES", float64(s.MaxMessages)}, {"THOTH_MAX_BODY_BYTES", float64(s.MaxBodyBytes)},
+		{"THOTH_MAX_BODY_MEMORY", float64(s.MaxBodyMemory)},
 		{"THOTH_HEADER_TIMEOUT", s.HeaderTimeout.Seconds()}, {"THOTH_BODY_TIMEOUT", s.BodyTimeout.Seconds()},
 		{"THOTH_IDLE_TIMEOUT", s.IdleTimeout.Seconds()}, {"THOTH_WRITE_TIMEOUT", s.WriteTimeout.Seconds()},
 		{"THOTH_PING_INTERVAL", s.PingInterval.Seconds()}, {"THOTH_TOKEN_TIMEOUT", s.TokenTimeout.Seconds()},
@@ -103,6 +105,9 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		if !(f.value > 0) {
 			return host.Options{}, fmt.Errorf("%s is %v: it must be above 0", f.name, f.value)
 		}
+	}
+	if s.MaxBodyMemory < s.MaxBodyBytes {
+		return host.Options{}, fmt.Errorf("THOTH_MAX_BODY_MEMORY is %d: it must be at least THOTH_MAX_BODY_BYTES (%d)", s.MaxBodyMemory, s.MaxBodyBytes)
 	}
 	if s.MaxBacklog < 0 || s.DefaultMaxTokens < 0 {
 		return host.Options{}, fmt.Errorf("THOTH_MAX_BACKLOG and THOTH_DEFAULT_MAX_TOKENS must not be negative")
@@ -130,6 +135,7 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		MaxInFlight:      s.MaxInFlight,
 		MaxBacklog:       backlog,
 		BodyLimit:        s.MaxBodyBytes,
+		MaxBodyMemory:    s.MaxBodyMemory,
 		HeaderTimeout:    s.HeaderTimeout,
 		BodyTimeout:      s.BodyTimeout,
 		IdleTimeout:      s.IdleTimeout,
