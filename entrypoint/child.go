@@ -66,6 +66,7 @@ type Child struct {
 // ask is a question or an order to the owner.
 type ask struct {
 	status chan<- Status // answer with a snapshot
+	fault  error         // kill it for what was found wrong with it
 	stop   bool          // end it within grace
 	grace  time.Duration // 0: at once
 }
@@ -107,6 +108,11 @@ func (c *Child) Stop(grace time.Duration) { c.order(ask{stop: true, grace: grace
 
 // Kill ends the child and its group at once. It does not wait.
 func (c *Child) Kill() { c.order(ask{stop: true}) }
+
+// Fail kills a running child for a fault that was found from outside; its end
+// is then reported as this fault. A child that was told to end is left to that.
+// It does not wait.
+func (c *Child) Fail(fault error) { c.order(ask{fault: fault}) }
 
 func (c *Child) order(a ask) {
 	select {
@@ -167,6 +173,13 @@ func (c *Child) own() {
 		case a := <-c.asks:
 			if a.status != nil {
 				a.status <- c.status
+				continue
+			}
+			if a.fault != nil {
+				if c.status.State == StateRunning && c.exit.Fault == nil {
+					c.spec.Log.Error().Str("child", c.spec.Name).Int("pid", p.pid).Err(a.fault).Msg("KILLED")
+					c.fail(p, a.fault)
+				}
 				continue
 			}
 			if at := time.Now().Add(a.grace); killAt.IsZero() || at.Before(killAt) {

@@ -1,6 +1,7 @@
 package entrypoint
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -167,6 +168,30 @@ func TestChild_FrozenOneObeysTerm(t *testing.T) {
 	c.Stop(patience)
 	waitClosed(t, c.Done(), "the end")
 	require.True(t, c.Exit().Clean())
+}
+
+func TestChild_FailKillsForAReasonUnlessItIsEnding(t *testing.T) {
+	fault := errors.New("found wanting")
+	spec, out := fakeSpec()
+	c := Start(spec)
+	s := waitUp(t, c)
+	require.NoError(t, syscall.Kill(s.PID, syscall.SIGSTOP))
+	c.Fail(fault)
+	waitClosed(t, c.Done(), "the kill")
+	require.Equal(t, "station: found wanting", c.Exit().Sentence("station"))
+	require.False(t, c.Exit().Asked)
+	require.Equal(t, StateFailed, c.Status().State)
+	require.Contains(t, out.String(), "KILLED")
+	c.Fail(fault) // orders to the dead return
+
+	spec, out = fakeSpec("-drain", "300ms")
+	c = Start(spec)
+	waitUp(t, c)
+	c.Stop(patience)
+	c.Fail(fault)
+	waitClosed(t, c.Done(), "the end")
+	require.True(t, c.Exit().Clean())
+	require.NotContains(t, out.String(), "KILLED")
 }
 
 func TestChild_DiesMidway(t *testing.T) {

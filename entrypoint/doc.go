@@ -18,6 +18,8 @@
 //     however that ends (parent-death signal SIGKILL).
 //   - The host is stopped before the station, so that no request finds its
 //     engine gone; all of it inside [Options.Shutdown].
+//   - A station that has served is asked for its health as long as it lives, and
+//     one that no longer answers is killed like one that died.
 //   - A fault that a restart cannot mend ends the entrypoint with the child's
 //     own exit code and one sentence; any other is retried, and a program that
 //     will not come up ends it after [Options.MaxFailedStarts] tries.

@@ -32,6 +32,7 @@ type Options struct {
 	RestartFirst     time.Duration // first pause before a restart; default 250 ms
 	RestartLongest   time.Duration // longest pause; default 15 s
 	StableAfter      time.Duration // the pause halves for each such time a child ran; default 30 s
+	StationFrozen    time.Duration // a station that served and answers nothing for so long is killed; default 60 s, negative for never
 	MaxFailedStarts  int           // tries in a row that never served before giving up; default 5
 
 	Shutdown     time.Duration // from signal to exit; default 9 s
@@ -63,6 +64,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.RestartFirst, 250*time.Millisecond)
 	setDefault(&o.RestartLongest, 15*time.Second)
 	setDefault(&o.StableAfter, 30*time.Second)
+	setDefault(&o.StationFrozen, 60*time.Second)
 	setDefault(&o.MaxFailedStarts, 5)
 	setDefault(&o.Shutdown, 9*time.Second)
 	setDefault(&o.HostDrain, 5*time.Second)

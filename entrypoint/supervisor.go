@@ -213,7 +213,8 @@ func (s *Supervisor) fallBack(why string) bool {
 	return true
 }
 
-// watchStation follows a running station until it serves.
+// watchStation follows a running station until it serves, and then sees that it
+// goes on answering.
 func (s *Supervisor) watchStation(ctx context.Context, c *Child, served func()) {
 	status := c.Status()
 	h := status.Handshake
@@ -236,6 +237,9 @@ func (s *Supervisor) watchStation(ctx context.Context, c *Child, served func()) 
 				s.o.Log.Info().Dur("load_ms", time.Since(began)).Str("backend", health.Backend.Selected).
 					Str("device", health.Backend.Device).Str("reason", health.Backend.Reason).Msg("station is ready")
 				served()
+				if !status.Legacy { // nothing is known of when one of those answers
+					s.watchFrozen(ctx, c, h.Address)
+				}
 				return
 			case wire.StatusFailed:
 				if !failed {

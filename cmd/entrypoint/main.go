@@ -42,6 +42,8 @@ type settings struct {
 	StableSeconds    float64 `env:"THOTH_STABLE_SECONDS" default:"30" help:"The pause before a restart halves for each such time a child ran."`
 	MaxFailedStarts  int     `env:"THOTH_MAX_FAILED_STARTS" default:"5" help:"Starts in a row without ever serving before giving up."`
 
+	StationFrozenSeconds float64 `env:"THOTH_STATION_FROZEN_SECONDS" default:"60" help:"A station that has served and then answers no look at its /health for so long is killed and restarted; 0: never."`
+
 	ShutdownSeconds     float64 `env:"THOTH_SHUTDOWN_SECONDS" default:"9" help:"From the first signal to the exit; below what the platform grants."`
 	HostDrainSeconds    float64 `env:"THOTH_HOST_DRAIN_SECONDS" default:"5" help:"The host's share of it at most, to finish requests."`
 	StationFlushSeconds float64 `env:"THOTH_STATION_FLUSH_SECONDS" default:"3" help:"The station's share of it at least, to write down what it keeps."`
@@ -52,7 +54,8 @@ type settings struct {
 	Version bool `help:"Print version and wire version, and end."`
 }
 
-// Validate refuses times that would mean "at once" or "never".
+// Validate refuses times that would mean "at once", or "never" where that is no
+// choice.
 func (s *settings) Validate() error {
 	for _, t := range []struct {
 		name  string
@@ -68,6 +71,9 @@ func (s *settings) Validate() error {
 		if !(t.value > 0 && t.value <= maxSeconds) {
 			return fmt.Errorf("%s is %v; allowed are numbers above 0, up to %d", t.name, t.value, maxSeconds)
 		}
+	}
+	if !(s.StationFrozenSeconds >= 0 && s.StationFrozenSeconds <= maxSeconds) {
+		return fmt.Errorf("THOTH_STATION_FROZEN_SECONDS is %v; allowed are numbers up to %d, 0 for never", s.StationFrozenSeconds, maxSeconds)
 	}
 	return nil
 }
@@ -132,6 +138,9 @@ func (s *settings) options(environ []string) entrypoint.Options {
 		StableAfter: seconds(s.StableSeconds), MaxFailedStarts: s.MaxFailedStarts,
 		Shutdown: seconds(s.ShutdownSeconds), HostDrain: seconds(s.HostDrainSeconds), StationFlush: seconds(s.StationFlushSeconds),
 		Env: environ, Stdout: os.Stdout, Stderr: os.Stderr,
+	}
+	if o.StationFrozen = seconds(s.StationFrozenSeconds); o.StationFrozen == 0 {
+		o.StationFrozen = -1 // never; the option's own zero means its default
 	}
 	if s.StationExternal && o.StationURL == "" {
 		o.StationURL = client.DefaultURL

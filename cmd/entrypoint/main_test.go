@@ -174,6 +174,35 @@ func TestEntrypoint_AnotherWireIsRefusedAtOnce(t *testing.T) {
 	require.Len(t, r.pids("station", "start"), 1)
 }
 
+func TestEntrypoint_FrozenStationIsRestarted(t *testing.T) {
+	t.Parallel()
+	for name, sig := range map[string]syscall.Signal{"stopped": syscall.SIGSTOP, "hung": syscall.SIGUSR1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, setup{station: "-helper", env: []string{"THOTH_STATION_FROZEN_SECONDS=3"}}).ready()
+			require.NoError(t, syscall.Kill(r.pids("station", "start")[0], sig))
+			r.eventually("the next station", func() bool { return len(r.pids("station", "listen")) == 2 })
+			require.Contains(t, r.stderr.String(), "frozen: its /health gave no answer for 3s")
+			require.Len(t, r.pids("host", "start"), 1)
+			r.eventually("its model", func() bool { return strings.Count(r.stderr.String(), "station is ready") == 2 })
+			r.signal(syscall.SIGTERM)
+			require.Equal(t, 0, r.exit())
+			r.gone()
+		})
+	}
+}
+
+func TestEntrypoint_StationThatLoadsOrDrainsIsNotFrozen(t *testing.T) {
+	t.Parallel()
+	// Both take longer than the limit, and the draining one answers no more.
+	r := start(t, setup{station: "-load 1500ms -drain 2s -deaf", env: []string{"THOTH_STATION_FROZEN_SECONDS=1.2", "THOTH_STATION_FLUSH_SECONDS=3"}}).ready()
+	r.signal(syscall.SIGTERM)
+	require.Equal(t, 0, r.exit())
+	require.Equal(t, []string{"host end", "station end"}, r.order("end"))
+	require.Len(t, r.pids("station", "start"), 1)
+	require.NotContains(t, r.stderr.String(), "frozen")
+}
+
 func TestEntrypoint_LegacyStationServes(t *testing.T) {
 	t.Parallel()
 	// One that knows nothing of the socket: it takes a port, and the host
@@ -294,6 +323,7 @@ func TestEntrypoint_BadSettingsAreRefusedByName(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for want, s := range map[string]setup{
+		"0 for never":                              {env: []string{"THOTH_STATION_FROZEN_SECONDS=-1"}},
 		"unexpected argument serve":                {args: []string{"serve"}},
 		"unknown flag --wat":                       {args: []string{"--wat"}},
 		"THOTH_HANDSHAKE_SECONDS is 0":             {env: []string{"THOTH_HANDSHAKE_SECONDS=0"}},

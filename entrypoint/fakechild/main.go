@@ -31,6 +31,7 @@ var (
 	announce   = flag.String("announce-role", "", "role in the handshake")
 	slow       = flag.Duration("slow", 0, "wait before listening")
 	load       = flag.Duration("load", 0, "say loading for so long")
+	deaf       = flag.Bool("deaf", false, "hang after SIGTERM too: answer no look at /health; SIGUSR1 makes it hang at once")
 	stall      = flag.Bool("stall", false, "never listen, never speak")
 	silent     = flag.Bool("silent", false, "listen, but print no handshake")
 	legacy     = flag.Bool("legacy", false, "silent, and /health is only {}")
@@ -50,6 +51,8 @@ var (
 	keys       = flag.Bool("keys", false, "as a host, ask for an API key")
 	env        = flag.String("env", "", "write the environment to this file")
 )
+
+var hung atomic.Bool // no look at /health is answered any more
 
 func main() {
 	name := filepath.Base(os.Args[0])
@@ -71,6 +74,9 @@ func main() {
 	} else {
 		signal.Notify(terms, syscall.SIGTERM)
 	}
+	hang := make(chan os.Signal, 1)
+	signal.Notify(hang, syscall.SIGUSR1)
+	go func() { <-hang; hung.Store(true) }()
 	note("start")
 	if *env != "" {
 		must(os.WriteFile(*env, []byte(strings.Join(os.Environ(), "\n")), 0o600))
@@ -108,6 +114,7 @@ func main() {
 		os.Exit(*dieCode)
 	case <-terms:
 		note("term")
+		hung.Store(hung.Load() || *deaf)
 		time.Sleep(*drain) // the time a real one needs to drain or flush
 		note("end")
 	}
@@ -119,6 +126,9 @@ func serve() {
 	ready := time.Now().Add(*load)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) {
+		if hung.Load() {
+			select {}
+		}
 		switch {
 		case *role == "host":
 			fmt.Fprint(w, `{"status":"ok","models":["locked"]}`)
