@@ -28,13 +28,9 @@ const noSeq engine.SeqID = -1
 
 func newSequence() *sequence { return &sequence{id: noSeq} }
 
-// drop frees what the sequence holds outside the pool.
+// drop frees what the sequence holds outside the pool's books.
 func (s *sequence) drop() {
 	s.forgetRow()
-	if s.swapped != nil {
-		s.swapped.Free()
-		s.swapped = nil
-	}
 	if s.sampler != nil {
 		s.sampler.Free()
 		s.sampler = nil
@@ -57,13 +53,15 @@ type call struct {
 	target  int
 	from    int // pos at the start
 	dec     *decoding
-	release bool // the sequence ends with the call
+	turn    *wire.Sampling // of a session's decode call
+	release bool           // the sequence ends with the call
 	session string
 
 	rows      bool // /forward: log-probabilities of the evaluated tokens
 	rowsTop   int
 	logprobs  []wire.TokenLogprob
 	progress  bool
+	place     int // in the queue, as last told
 	out       *output
 	cancelled atomic.Bool
 
@@ -72,6 +70,7 @@ type call struct {
 	started    time.Time // first time in a batch
 	prefilled  time.Time // prompt evaluated
 	firstToken time.Time
+	engine     time.Duration // the engine's own share of the time to the first token
 }
 
 // decoding is the sampling half of a call.
@@ -106,8 +105,9 @@ func (c *call) begin() {
 // missing is the number of tokens to evaluate.
 func (c *call) missing() int { return c.target - c.seq.pos }
 
-// decodes says whether the prompt is done and answer tokens are being made.
-func (c *call) decodes() bool { return c.dec != nil && !c.firstToken.IsZero() }
+// decodes says whether answer tokens are being made. A call whose KV was dropped
+// evaluates its tokens like a prompt first.
+func (c *call) decodes() bool { return c.dec != nil && !c.firstToken.IsZero() && c.missing() <= 1 }
 
 // ready says whether a token can be sampled without a batch, from held logits.
 func (c *call) ready() bool {

@@ -97,6 +97,9 @@ func (st *Station) postForward(w http.ResponseWriter, r *http.Request) {
 	arrived := time.Now()
 	var q wire.ForwardRequest
 	l, e := st.open(w, r, &q)
+	if e == nil {
+		e = checkLater(&q.Later)
+	}
 	if e == nil && (q.TopLogprobs < 0 || q.TopLogprobs > maxTopLogprobs) {
 		e = invalid("top_logprobs", "top_logprobs is %d; allowed is 0 to %d", q.TopLogprobs, maxTopLogprobs)
 	}
@@ -139,6 +142,9 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) {
 	arrived := time.Now()
 	var q wire.DecodeRequest
 	l, e := st.open(w, r, &q)
+	if e == nil {
+		e = checkLater(&q.Later)
+	}
 	if e != nil {
 		writeError(w, e)
 		return
@@ -165,10 +171,10 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) {
 		writeError(w, e)
 		return
 	}
-	if sampling != nil {
-		s.turn = sampling
+	if c.turn = sampling; c.turn == nil {
+		c.turn = s.turn
 	}
-	c.dec.logprobs, c.dec.top = s.turn.Logprobs, s.turn.TopLogprobs
+	c.dec.logprobs, c.dec.top = c.turn.Logprobs, c.turn.TopLogprobs
 	st.streamSession(w, r, l, c, s)
 }
 
@@ -252,8 +258,6 @@ func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *ca
 // cancels it. s, the session held busy for the call or nil, is given back: before
 // sink gets the final frame, or the caller's next call could find it busy.
 func (st *Station) await(r *http.Request, l *loop, c *call, s *session, sink func([]wire.Frame)) (wire.Frame, *wire.Error) {
-	st.handlers.Add(1)
-	defer st.handlers.Done()
 	c.queued = time.Now()
 	if e := l.submit(c); e != nil {
 		if c.dec != nil && c.dec.fresh != nil {
@@ -296,6 +300,9 @@ func (st *Station) settle(s *session, c *call, last wire.Frame, gone bool) {
 		st.sessions.discard(s)
 	default:
 		s.position = len(s.seq.tokens)
+		if c.turn != nil {
+			s.turn = c.turn // only now: a call that was not taken has left no sampler
+		}
 		if last.Forward != nil {
 			s.position = last.Forward.Position
 		}

@@ -2,7 +2,6 @@ package station
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -54,6 +53,9 @@ type loop struct {
 		call *call
 	}
 
+	unproven error       // why the self-test at load failed
+	quiet    func() bool // waits until no handler uses the engine, within bounds
+
 	gauges      gauges
 	counts      counts
 	stepSeconds prometheus.Observer
@@ -71,10 +73,10 @@ const idleTidy = 250 * time.Millisecond
 // that letting it in does not at once push somebody out.
 const reserve = 32
 
-func newLoop(eng engine.Engine, opts Options, stepSeconds prometheus.Observer) *loop {
+func newLoop(eng engine.Engine, opts Options, stepSeconds prometheus.Observer, quiet func() bool) *loop {
 	info := eng.Info()
 	l := &loop{
-		opts: opts, eng: eng, info: info, pool: newPool(eng), stepSeconds: stepSeconds,
+		opts: opts, eng: eng, info: info, pool: newPool(eng, opts.SwapBytes), stepSeconds: stepSeconds, quiet: quiet,
 		wake:  make(chan struct{}, 1),
 		isEOG: make(map[engine.Token]bool, len(info.EOG)),
 	}
@@ -165,7 +167,7 @@ func (l *loop) sleep(ctx context.Context) {
 	case <-l.wake:
 	case <-ctx.Done():
 	case <-tidy:
-		l.copies = append(l.copies, func() bool { l.compact(); return true })
+		l.copies = append(l.copies, func() bool { l.pool.compact(); l.reap(); return true })
 	}
 }
 
@@ -185,8 +187,7 @@ func (l *loop) intake() {
 	}
 	for _, s := range ended {
 		l.idle = without(l.idle, s)
-		l.pool.leave(s)
-		s.drop()
+		l.discard(s)
 	}
 	for _, c := range slices.Concat(l.waiting, l.running) {
 		switch {
@@ -201,21 +202,18 @@ func (l *loop) intake() {
 }
 
 // admit gives waiting calls their place, in order, while there is room for
-// their prompt. Idle sessions make room by going to RAM.
+// their prompt.
 func (l *loop) admit() {
 	for len(l.waiting) > 0 && !l.inboxAbandon() {
 		c := l.waiting[0]
 		if !l.makeRoom(c) {
 			break
 		}
-		if c.seq.id == noSeq {
-			if err := l.pool.place(c.seq); err != nil {
-				if errors.Is(err, errNoRoom) {
-					break
-				}
-				l.lost(err, c)
-				continue
+		if c.seq.id == noSeq && !l.pool.place(c.seq) {
+			if l.reap(); len(l.waiting) > 0 && l.waiting[0] == c {
+				break
 			}
+			continue
 		}
 		l.waiting = l.waiting[1:]
 		l.running = append(l.running, c)
@@ -224,13 +222,13 @@ func (l *loop) admit() {
 			c.from = c.seq.pos
 		}
 	}
+	l.reap()
 	l.count()
-	if len(l.waiting) > 0 {
-		l.tellQueue()
-	}
+	l.tellQueue()
 }
 
-// makeRoom says whether a call's prompt fits beside what is running.
+// makeRoom says whether a call's prompt fits beside what is running, after
+// moving to RAM what does not run.
 func (l *loop) makeRoom(c *call) bool {
 	need := c.missing() + reserve
 	if c.seq.id == noSeq {
@@ -240,28 +238,30 @@ func (l *loop) makeRoom(c *call) bool {
 		need += r.missing() + reserve
 	}
 	for l.pool.live()+need > l.pool.cells || c.seq.id == noSeq && len(l.pool.free) == 0 {
-		if !l.swapOutIdle() {
+		if !l.swapOutIdle(c) {
 			// Alone it always fits: a sequence is at most context_length, the pool at least that.
-			return len(l.running) == 0 && len(l.pool.free) > 0
+			return len(l.running) == 0 && (c.seq.id != noSeq || len(l.pool.free) > 0)
 		}
 	}
 	return true
 }
 
-// swapOutIdle moves the KV of the session that was idle longest to RAM.
-func (l *loop) swapOutIdle() bool {
+// swapOutIdle moves the KV of a sequence that does not run to RAM: of the session
+// that was idle longest, else of the call that waits last, but not of c.
+func (l *loop) swapOutIdle(c *call) bool {
 	for _, s := range l.idle {
-		if s.id == noSeq {
-			continue
+		if s.id != noSeq {
+			l.pool.swapOut(s)
+			l.reap()
+			return true
 		}
-		if err := l.pool.swapOut(s); err != nil {
-			l.opts.Logger.Error().Err(err).Msg("a session's KV cannot be copied out; the session ends")
-			l.pool.leave(s)
-			s.pos = 0
-			s.drop()
-			continue
+	}
+	for _, w := range slices.Backward(l.waiting) {
+		if w.seq.id != noSeq && w != c {
+			l.pool.swapOut(w.seq)
+			l.reap()
+			return true
 		}
-		return true
 	}
 	return false
 }
@@ -279,54 +279,37 @@ func (l *loop) copySlice(idle bool) {
 	}
 }
 
-func (l *loop) compact() {
-	if err := l.pool.compact(); err != nil {
-		l.lost(err, nil)
-	}
-}
-
-// lost ends what a failed copy has harmed: every resident if KV was lost, the
-// call in question otherwise.
-func (l *loop) lost(err error, c *call) {
-	l.opts.Logger.Error().Err(err).Msg("KV copy failed")
-	failure := &wire.Error{Code: wire.CodeEngine, Message: "the engine lost this request's KV state; send it again", Retryable: true}
-	var lost *lostError
-	if !errors.As(err, &lost) {
-		if c != nil {
-			l.fail(c, failure)
+// reap deals with sequences whose KV was lost: a call ends with an error, an idle
+// session keeps its tokens, and its next call evaluates them again.
+func (l *loop) reap() {
+	for len(l.pool.losses) > 0 {
+		x := l.pool.losses[0]
+		l.pool.losses = l.pool.losses[1:]
+		l.opts.Logger.Error().Err(x.err).Msg("a sequence's KV is lost")
+		for _, c := range slices.Concat(l.waiting, l.running) {
+			if c.seq == x.seq {
+				l.fail(c, &wire.Error{Code: wire.CodeEngine, Retryable: true,
+					Message: "the engine lost this request's KV state; send it again"})
+			}
 		}
-		return
-	}
-	for _, r := range slices.Clone(l.running) {
-		l.fail(r, failure)
-	}
-	for _, s := range slices.Clone(l.idle) {
-		l.forgetIdle(s)
-	}
-	l.pool.reset()
-}
-
-// forgetIdle drops an idle session's KV and keeps its tokens: its next call
-// evaluates them again.
-func (l *loop) forgetIdle(s *sequence) {
-	l.pool.leave(s)
-	s.pos = 0
-	s.forgetRow()
-	if s.swapped != nil {
-		s.swapped.Free()
-		s.swapped = nil
 	}
 }
 
 // fail ends a call and its sequence with an error frame.
 func (l *loop) fail(c *call, e *wire.Error) {
 	l.remove(c)
-	l.pool.leave(c.seq)
-	c.seq.drop()
+	l.discard(c.seq)
 	if e.Code != wire.CodeCancelled {
 		l.counts.failed.Add(1)
 	}
 	c.fail(e)
+}
+
+// discard frees all that a sequence holds.
+func (l *loop) discard(s *sequence) {
+	l.pool.leave(s)
+	l.pool.dropSwapped(s)
+	s.drop()
 }
 
 func (l *loop) remove(c *call) {
@@ -340,12 +323,15 @@ func (l *loop) shutdown() {
 	l.inbox.stopped, l.inbox.abandon = true, true
 	l.inbox.Unlock()
 	l.intake()
-	for _, s := range slices.Clone(l.idle) {
-		l.pool.leave(s)
-		s.drop()
+	for _, s := range l.idle {
+		l.discard(s)
 	}
 	l.idle = nil
 	l.publish()
+	if !l.quiet() {
+		l.opts.Logger.Warn().Msg("a handler still holds the engine; it is left to the end of the process")
+		return
+	}
 	l.eng.Close()
 }
 
@@ -362,12 +348,13 @@ func (l *loop) count() {
 	l.inbox.Unlock()
 }
 
-// tellQueue sends progress to waiting calls that asked for it.
+// tellQueue tells waiting calls that asked for it their place, when it changed.
 func (l *loop) tellQueue() {
 	for i, c := range l.waiting {
-		if c.progress {
+		if c.progress && c.place != i+1 {
+			c.place = i + 1
 			c.out.put(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{
-				Queue: i + 1, Position: c.seq.pos, Total: c.target}})
+				Queue: c.place, Position: c.seq.pos, Total: c.target}})
 		}
 	}
 }

@@ -26,6 +26,7 @@ type counts struct {
 // gauges are what the loop last published.
 type gauges struct {
 	running, waiting, swapped atomic.Int64
+	swappedBytes              atomic.Int64
 	used, dead                atomic.Int64
 	compactions, swaps        atomic.Uint64
 	compactionNS              atomic.Int64
@@ -47,6 +48,7 @@ func (l *loop) publish() {
 	g.running.Store(int64(len(l.running)))
 	g.waiting.Store(int64(len(l.waiting)))
 	g.swapped.Store(int64(swapped))
+	g.swappedBytes.Store(int64(l.pool.swappedBytes))
 	g.used.Store(int64(l.pool.live()))
 	g.dead.Store(int64(l.pool.dead()))
 	g.compactions.Store(l.pool.compactions)
@@ -68,6 +70,7 @@ func (st *Station) stats() wire.Stats {
 	s.Compactions, s.Swaps = g.compactions.Load(), g.swaps.Load()
 	s.CompactionMS = float64(g.compactionNS.Load()) / float64(time.Millisecond)
 	s.Running, s.Waiting, s.Swapped = int(g.running.Load()), int(g.waiting.Load()), int(g.swapped.Load())
+	s.SwappedBytes = g.swappedBytes.Load()
 	s.Cells, s.CellsUsed, s.CellsDead = l.info.Cells, int(g.used.Load()), int(g.dead.Load())
 	s.Threads = l.info.Backend.Threads
 	return s
@@ -104,6 +107,7 @@ func newMetrics(st *Station) *metrics {
 		{"running", "Calls in the batch.", func(s *wire.Stats) float64 { return float64(s.Running) }},
 		{"waiting", "Calls waiting for a place.", func(s *wire.Stats) float64 { return float64(s.Waiting) }},
 		{"swapped", "Sequences whose KV is in RAM until there is room.", func(s *wire.Stats) float64 { return float64(s.Swapped) }},
+		{"swapped_bytes", "Bytes of that KV.", func(s *wire.Stats) float64 { return float64(s.SwappedBytes) }},
 		{"sessions", "Staged sessions alive.", func(s *wire.Stats) float64 { return float64(s.Sessions) }},
 		{"cells", "KV cells of the pool.", func(s *wire.Stats) float64 { return float64(s.Cells) }},
 		{"cells_used", "KV cells of live sequences.", func(s *wire.Stats) float64 { return float64(s.CellsUsed) }},

@@ -27,6 +27,9 @@ type Options struct {
 	// CopySlice is the engine time one step may spend on queued copies of KV.
 	// Default 5 ms.
 	CopySlice time.Duration
+	// SwapBytes bounds the KV kept in RAM of sequences that had to leave the pool;
+	// beyond it their tokens are evaluated again. Default 512 MiB.
+	SwapBytes int
 	// MaxBodyBytes bounds a request body. Default 32 MiB.
 	MaxBodyBytes int64
 
@@ -40,6 +43,7 @@ func (o Options) withDefaults() Options {
 	def(&o.StepTarget, 100*time.Millisecond)
 	def(&o.PrefillTarget, 500*time.Millisecond)
 	def(&o.CopySlice, 5*time.Millisecond)
+	def(&o.SwapBytes, 512<<20)
 	def(&o.MaxBodyBytes, 32<<20)
 	return o
 }

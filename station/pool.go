@@ -1,7 +1,6 @@
 package station
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -24,6 +23,11 @@ type pool struct {
 
 	rent int // what the dead cells have cost since the last compaction
 
+	cellBytes    int
+	swapBudget   int // bytes of KV that may lie in RAM
+	swappedBytes int
+	losses       []loss // not yet dealt with by the loop
+
 	compactions    uint64
 	compactionTime time.Duration
 	swaps          uint64
@@ -34,11 +38,9 @@ type pool struct {
 // 20 to 30 microseconds and is skipped in a quarter of one.
 const moveCost = 80
 
-var errNoRoom = errors.New("no room in the KV pool")
-
-func newPool(eng engine.Engine) *pool {
+func newPool(eng engine.Engine, swapBudget int) *pool {
 	info := eng.Info()
-	p := &pool{eng: eng, cells: info.Cells}
+	p := &pool{eng: eng, cells: info.Cells, cellBytes: info.KVBytesToken, swapBudget: swapBudget}
 	for id := info.Sequences - 1; id >= 0; id-- {
 		p.free = append(p.free, engine.SeqID(id))
 	}
@@ -56,33 +58,29 @@ func (p *pool) live() int {
 func (p *pool) dead() int { return p.top - p.live() }
 
 // place gives a sequence its id, and its KV back if that was swapped out. It
-// fails with errNoRoom, changing nothing, when ids or cells do not suffice.
-func (p *pool) place(s *sequence) error {
+// reports false when ids or cells do not suffice, or when the KV did not come
+// back, which makes the sequence a loss.
+func (p *pool) place(s *sequence) bool {
 	if len(p.free) == 0 || p.live()+s.pos > p.cells {
-		return errNoRoom
+		return false
 	}
 	if p.top+s.pos > p.cells {
-		if err := p.compact(); err != nil {
-			return err
-		}
+		p.compact()
 	}
 	s.id = p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
 	p.residents = append(p.residents, s)
 	if s.swapped == nil {
-		return nil
+		return true
 	}
-	if err := p.eng.Restore(s.id, s.swapped); err != nil {
-		at := s.pos
-		s.pos = 0 // nothing of it is in the pool
-		p.leave(s)
-		s.pos = at
-		return fmt.Errorf("swapped sequence cannot be restored: %w", err)
+	err := p.eng.Restore(s.id, s.swapped)
+	p.dropSwapped(s)
+	if err != nil {
+		p.lose(s, fmt.Errorf("swapped KV cannot be restored: %w", err))
+		return false
 	}
 	p.top += s.pos
-	s.swapped.Free()
-	s.swapped = nil
-	return nil
+	return true
 }
 
 // leave takes a sequence's place away; its cells die.
@@ -108,18 +106,46 @@ func (p *pool) forget(s *sequence) {
 	s.id = noSeq
 }
 
-// swapOut moves a resident's KV to RAM.
-func (p *pool) swapOut(s *sequence) error {
-	if s.pos > 0 {
-		st, err := p.eng.Save(s.id, 0, s.pos)
-		if err != nil {
-			return err
-		}
-		s.swapped = st
-	}
+// swapOut takes a resident's place away and keeps its KV in RAM, within the
+// budget. Beyond it the KV is dropped: the tokens will be evaluated again.
+func (p *pool) swapOut(s *sequence) {
 	p.swaps++
+	if s.pos == 0 {
+		p.leave(s)
+		return
+	}
+	if p.swappedBytes+s.pos*p.cellBytes > p.swapBudget {
+		p.leave(s)
+		s.pos = 0
+		return
+	}
+	st, err := p.eng.Save(s.id, 0, s.pos)
+	if err != nil {
+		p.lose(s, fmt.Errorf("KV cannot be copied out: %w", err))
+		return
+	}
+	s.swapped = st
+	p.swappedBytes += st.Bytes()
 	p.leave(s)
-	return nil
+}
+
+func (p *pool) dropSwapped(s *sequence) {
+	if s.swapped != nil {
+		p.swappedBytes -= s.swapped.Bytes()
+		s.swapped.Free()
+		s.swapped = nil
+	}
+}
+
+// lose gives up a sequence's KV after a fault of the engine.
+func (p *pool) lose(s *sequence, err error) {
+	if s.id != noSeq {
+		p.leave(s)
+	}
+	p.dropSwapped(s)
+	s.forgetRow()
+	s.pos = 0
+	p.losses = append(p.losses, loss{s, err})
 }
 
 // took records n cells taken by a decode.
@@ -138,41 +164,44 @@ func (p *pool) charge(rows int) bool {
 	return p.rent > moveCost*p.live()
 }
 
-// compact moves the living together: save each, reset, restore in order.
-// Sequences that cannot be brought back are reported by lost.
-func (p *pool) compact() error {
+// compact moves the living together: save each, reset, restore in order. A
+// sequence that cannot be saved or restored is a loss; the others are not touched
+// by it. Afterwards nothing is dead.
+func (p *pool) compact() {
 	start := time.Now()
-	type saved struct {
-		seq *sequence
-		st  engine.State
-	}
-	var all []saved
-	defer func() {
-		for _, s := range all {
-			s.st.Free()
-		}
-	}()
+	states := make(map[*sequence]engine.State, len(p.residents))
+	failed := map[*sequence]error{}
 	for _, s := range p.residents {
 		if s.pos == 0 {
 			continue
 		}
 		st, err := p.eng.Save(s.id, 0, s.pos)
 		if err != nil {
-			return fmt.Errorf("compaction: %w", err)
+			failed[s] = fmt.Errorf("compaction: %w", err)
+			continue
 		}
-		all = append(all, saved{s, st})
+		states[s] = st
 	}
 	p.reset()
-	for _, s := range all {
-		if err := p.eng.Restore(s.seq.id, s.st); err != nil {
-			// What is not back is lost; the caller ends every sequence.
-			return &lostError{err}
+	for _, s := range p.residents {
+		st := states[s]
+		if st == nil {
+			continue
 		}
-		p.top += s.seq.pos
+		if err := p.eng.Restore(s.id, st); err != nil {
+			failed[s] = fmt.Errorf("compaction: %w", err)
+		} else {
+			p.top += s.pos
+		}
+		st.Free()
+	}
+	for s, err := range failed {
+		s.pos = 0 // of it nothing is in the pool
+		p.forget(s)
+		p.lose(s, err)
 	}
 	p.compactions++
 	p.compactionTime += time.Since(start)
-	return nil
 }
 
 func (p *pool) reset() {
@@ -180,8 +209,8 @@ func (p *pool) reset() {
 	p.top, p.rent = 0, 0
 }
 
-// lostError says that KV is gone: every resident must end.
-type lostError struct{ cause error }
-
-func (e *lostError) Error() string { return "KV was lost in compaction: " + e.cause.Error() }
-func (e *lostError) Unwrap() error { return e.cause }
+// loss is a sequence whose KV is gone, and why.
+type loss struct {
+	seq *sequence
+	err error
+}

@@ -1,6 +1,7 @@
 package station
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,13 +25,13 @@ func grow(t *testing.T, p *pool, s *sequence, n int) {
 func newTestPool(t *testing.T) (*pool, *stationtest.Engine) {
 	eng := stationtest.NewEngine(stationtest.Options{Cells: 256, ContextLength: 256, Sequences: 4, BatchSize: 256})
 	t.Cleanup(func() { eng.Check(t) })
-	return newPool(eng), eng
+	return newPool(eng, 64<<10), eng
 }
 
 func placed(t *testing.T, p *pool, n int) *sequence {
 	t.Helper()
 	s := newSequence()
-	require.NoError(t, p.place(s))
+	require.True(t, p.place(s))
 	if n > 0 {
 		grow(t, p, s, n)
 	}
@@ -57,7 +58,7 @@ func TestPool_CompactsWhenTheRentReachesThePrice(t *testing.T) {
 		rows += 8
 	}
 	require.Equal(t, price/40/8*8, rows, "forty dead cells, scanned by each row")
-	require.NoError(t, p.compact())
+	p.compact()
 	live, dead := eng.Cells()
 	require.Equal(t, []int{60, 0, 60, 0}, []int{live, dead, p.top, p.rent})
 	grow(t, p, b, 5)
@@ -66,17 +67,18 @@ func TestPool_CompactsWhenTheRentReachesThePrice(t *testing.T) {
 
 func TestPool_SwapsOutAndBack(t *testing.T) {
 	p, _ := newTestPool(t)
+	p.swapBudget = 1 << 20
 	a, b := placed(t, p, 100), placed(t, p, 100)
-	require.NoError(t, p.swapOut(a))
+	p.swapOut(a)
 	require.Equal(t, noSeq, a.id)
 	require.Equal(t, 100, a.swapped.Len())
 	grow(t, p, b, 40)
-	require.NoError(t, p.place(a), "by compacting")
+	require.True(t, p.place(a), "by compacting")
 	require.EqualValues(t, 1, p.compactions)
 	grow(t, p, a, 10) // the engine checks that its positions go on
 	c := newSequence()
 	c.pos = 20
-	require.ErrorIs(t, p.place(c), errNoRoom)
+	require.False(t, p.place(c))
 	p.leave(a)
 	p.leave(b)
 }
@@ -88,9 +90,62 @@ func TestPool_GivesIDsBack(t *testing.T) {
 		for range 4 {
 			all = append(all, placed(t, p, 3))
 		}
-		require.ErrorIs(t, p.place(newSequence()), errNoRoom)
+		require.False(t, p.place(newSequence()))
 		for _, s := range all {
 			p.leave(s)
 		}
 	}
+}
+
+// failing makes Save and Restore of chosen sequences fail.
+type failing struct {
+	engine.Engine
+	save, restore map[engine.SeqID]bool
+}
+
+func (f failing) Save(s engine.SeqID, from, to int) (engine.State, error) {
+	if f.save[s] {
+		return nil, errors.New("cells out of order")
+	}
+	return f.Engine.Save(s, from, to)
+}
+
+func (f failing) Restore(s engine.SeqID, st engine.State) error {
+	if f.restore[s] {
+		return errors.New("state was not read whole")
+	}
+	return f.Engine.Restore(s, st)
+}
+
+func TestPool_CompactionLosesOnlyWhatFails(t *testing.T) {
+	p, _ := newTestPool(t)
+	a, b, c := placed(t, p, 20), placed(t, p, 30), placed(t, p, 40)
+	p.eng = failing{p.eng, map[engine.SeqID]bool{a.id: true}, map[engine.SeqID]bool{c.id: true}}
+	p.compact()
+	require.Equal(t, 30, p.top)
+	require.Zero(t, p.dead(), "compaction makes progress whatever fails")
+	var lost []*sequence
+	for _, x := range p.losses {
+		require.Error(t, x.err)
+		require.Zero(t, x.seq.pos)
+		lost = append(lost, x.seq)
+	}
+	require.ElementsMatch(t, []*sequence{a, c}, lost)
+	require.Len(t, p.free, 3)
+	grow(t, p, b, 10)
+	p.leave(b)
+}
+
+func TestPool_BeyondTheSwapBudgetKVIsDropped(t *testing.T) {
+	p, _ := newTestPool(t)
+	p.swapBudget = 50 * p.cellBytes
+	a, b := placed(t, p, 40), placed(t, p, 40)
+	p.swapOut(a)
+	require.Equal(t, 40, a.pos)
+	require.Positive(t, p.swappedBytes)
+	p.swapOut(b)
+	require.Nil(t, b.swapped)
+	require.Zero(t, b.pos, "its tokens will be evaluated again")
+	p.dropSwapped(a)
+	require.Zero(t, p.swappedBytes)
 }

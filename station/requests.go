@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -159,7 +160,8 @@ func samplerParams(s *wire.Sampling, info engine.Info) (engine.SamplerParams, *w
 		*to = *v
 	}
 	real("temperature", s.Temperature, &p.Temperature, 0, 2, false)
-	whole("top_k", s.TopK, &p.TopK, info.Vocabulary)
+	whole("top_k", s.TopK, &p.TopK, math.MaxInt32)
+	p.TopK = min(p.TopK, info.Vocabulary)
 	real("top_p", s.TopP, &p.TopP, 0, 1, false)
 	real("min_p", s.MinP, &p.MinP, 0, 1, false)
 	real("typical_p", s.TypicalP, &p.TypicalP, 0, 1, true)

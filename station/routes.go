@@ -24,13 +24,25 @@ func (st *Station) routes() http.Handler {
 	r.Get(wire.RouteModel, st.getModel)
 	r.Get(wire.RouteStats, st.getStats)
 	r.Method(http.MethodGet, wire.RouteMetrics, st.metrics.handler())
-	r.Post(wire.RouteTokenize, st.postTokenize)
-	r.Post(wire.RouteDetokenize, st.postDetokenize)
-	r.Post(wire.RouteGenerate, st.postGenerate)
-	r.Post(wire.RouteEmbed, st.postEmbed)
-	r.Post(wire.RouteForward, st.postForward)
-	r.Post(wire.RouteDecodeNext, st.postDecodeNext)
+	r.Post(wire.RouteTokenize, st.guarded(st.postTokenize))
+	r.Post(wire.RouteDetokenize, st.guarded(st.postDetokenize))
+	r.Post(wire.RouteGenerate, st.guarded(st.postGenerate))
+	r.Post(wire.RouteEmbed, st.guarded(st.postEmbed))
+	r.Post(wire.RouteForward, st.guarded(st.postForward))
+	r.Post(wire.RouteDecodeNext, st.guarded(st.postDecodeNext))
 	return r
+}
+
+// guarded keeps the engine alive while a handler runs.
+func (st *Station) guarded(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !st.gate.enter() {
+			writeError(w, errDraining())
+			return
+		}
+		defer st.gate.leave()
+		h(w, r)
+	}
 }
 
 // allowed lists the methods a path answers to.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,10 +26,10 @@ type Station struct {
 	metrics  *metrics
 	draining atomic.Bool
 
-	handlers sync.WaitGroup // calls between door and final frame
-	cancel   context.CancelFunc
-	done     chan struct{} // closed when load or loop has ended
-	failure  atomic.Pointer[error]
+	gate    gate // handlers that may use the engine
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when load or loop has ended
+	failure atomic.Pointer[error]
 }
 
 // New makes a station without an engine.
@@ -61,7 +60,12 @@ func (st *Station) Start(load engine.Loader, loaded func(engine.Info)) {
 			st.failure.Store(&err)
 			return
 		}
-		l := newLoop(eng, st.opts, st.metrics.stepSeconds)
+		unproven := selfCheck(eng)
+		if unproven != nil {
+			st.opts.Logger.Error().Err(unproven).Msg("the self-test failed: sessions are not offered")
+		}
+		l := newLoop(eng, st.opts, st.metrics.stepSeconds, func() bool { return within(st.gate.close(), lastWords) })
+		l.unproven = unproven
 		l.publish()
 		st.loop.Store(l)
 		if loaded != nil {
@@ -91,16 +95,28 @@ func (st *Station) Drain(ctx context.Context) {
 		return
 	}
 	l.drain(false)
-	quiet := make(chan struct{})
-	go func() {
-		st.handlers.Wait()
-		close(quiet)
-	}()
+	quiet := st.gate.close()
 	select {
 	case <-quiet:
 	case <-ctx.Done():
 		l.drain(true)
-		<-quiet
+		within(quiet, lastWords)
+	}
+}
+
+// lastWords is how long handlers of ended calls may take to write the end: one
+// whose client does not read must not keep the station.
+const lastWords = 2 * time.Second
+
+// within waits for c to be closed, but not longer than d, and says whether it was.
+func within(c <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-c:
+		return true
+	case <-t.C:
+		return false
 	}
 }
 
@@ -148,8 +164,11 @@ func (st *Station) health() wire.Health {
 		h.EngineABI, h.Backend = i.ABI, wire.Backend(i.Backend)
 		h.Cells, h.ContextLength, h.Sequences = i.Cells, i.ContextLength, i.Sequences
 		h.KVTypeK, h.KVTypeV, h.FlashAttention = i.KVTypeK, i.KVTypeV, i.FlashAttention
-		yes := true
-		h.DecodeNext = &yes
+		proven := l.unproven == nil
+		h.DecodeNext = &proven
+		if !proven {
+			h.KVReason = "the self-test at load failed: " + l.unproven.Error()
+		}
 	}
 	if st.draining.Load() {
 		h.Status = wire.StatusDraining

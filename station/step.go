@@ -29,7 +29,8 @@ func (l *loop) step() bool {
 		rows += s.n
 	}
 	if l.pool.charge(rows) {
-		l.compact()
+		l.pool.compact()
+		l.reap()
 	}
 	return true
 }
@@ -47,20 +48,25 @@ func (l *loop) fit() []share {
 			return plan
 		}
 		if l.pool.live()+n <= l.pool.cells {
-			l.compact()
+			l.pool.compact()
+			l.reap()
 			continue
 		}
-		if !l.swapOutIdle() && !l.swapOutYoungest() {
-			// One call, whose next chunk is larger than what is left: take what fits.
-			if room := l.pool.cells - l.pool.live(); len(plan) == 1 && room > 0 {
-				l.compact()
-				plan[0].n = min(plan[0].n, room)
-				return plan
-			}
-			c := l.running[0]
-			l.fail(c, &wire.Error{Code: wire.CodeContextLength, Message: "the sequence has filled the whole KV pool"})
-			return nil
+		if l.swapOutIdle(nil) || l.swapOutYoungest() {
+			continue
 		}
+		// One call, whose next chunk is larger than what is left: take what fits.
+		if room := l.pool.cells - l.pool.live(); len(plan) == 1 && room > 0 {
+			if l.pool.dead() > 0 {
+				l.pool.compact()
+				l.reap()
+				continue
+			}
+			plan[0].n = min(plan[0].n, room)
+			return plan
+		}
+		l.fail(l.running[0], &wire.Error{Code: wire.CodeContextLength, Message: "the sequence has filled the whole KV pool"})
+		return nil
 	}
 }
 
@@ -88,12 +94,10 @@ func (l *loop) swapOutYoungest() bool {
 			youngest = c
 		}
 	}
-	if err := l.pool.swapOut(youngest.seq); err != nil {
-		l.lost(err, youngest)
-		return true
-	}
 	l.running = without(l.running, youngest)
 	l.waiting = slices.Insert(l.waiting, 0, youngest)
+	l.pool.swapOut(youngest.seq)
+	l.reap()
 	return true
 }
 
@@ -116,7 +120,13 @@ func (l *loop) decode(plan []share) bool {
 		l.decodeFailed(plan, err)
 		return false
 	}
-	took := time.Since(start).Seconds()
+	spent := time.Since(start)
+	for _, s := range plan {
+		if s.call.firstToken.IsZero() {
+			s.call.engine += spent
+		}
+	}
+	took := spent.Seconds()
 	l.pace.saw(l.batch.Len(), took)
 	l.pool.took(l.batch.Len())
 	l.counts.steps.Add(1)
@@ -177,7 +187,8 @@ func (l *loop) decodeFailed(plan []share, err error) {
 		// Cancelled: intake ends the call. None of the batch is in the pool.
 		return
 	case errors.Is(err, engine.ErrPoolFull) && l.pool.dead() > 0:
-		l.compact()
+		l.pool.compact()
+		l.reap()
 		return
 	}
 	l.counts.decodeFailures.Add(1)
@@ -188,7 +199,8 @@ func (l *loop) decodeFailed(plan []share, err error) {
 	}
 	// What the engine left behind of the batch is unknown: rebuild the pool from
 	// the sequences that had no part in it.
-	l.compact()
+	l.pool.compact()
+	l.reap()
 }
 
 // sample draws a token for every call whose tokens are all evaluated, and ends
@@ -228,13 +240,24 @@ func (l *loop) sample(plan []share) {
 	}
 	if len(l.reqs) > 0 {
 		l.sampled = slices.Grow(l.sampled[:0], len(l.reqs))[:len(l.reqs)]
-		if err := l.eng.Sample(l.reqs, l.sampled); err != nil {
+		start := time.Now()
+		err := l.eng.Sample(l.reqs, l.sampled)
+		spent := time.Since(start)
+		if err != nil {
 			l.opts.Logger.Error().Err(err).Msg("sampling failed")
 			for _, c := range l.who {
 				l.fail(c, &wire.Error{Code: wire.CodeEngine, Message: "sampling failed: " + err.Error()})
 			}
 		} else {
 			for i, c := range l.who {
+				if c.firstToken.IsZero() {
+					c.engine += spent
+				}
+				if err := l.sampled[i].Err; err != nil {
+					l.opts.Logger.Error().Err(err).Msg("no token can be drawn; the request ends")
+					l.fail(c, &wire.Error{Code: wire.CodeEngine, Message: "no token can be drawn: " + err.Error()})
+					continue
+				}
 				l.took(c, l.sampled[i])
 			}
 		}
@@ -265,7 +288,7 @@ func (l *loop) took(c *call, s engine.Sampled) {
 		l.counts.decodedTokens.Add(1)
 		d.tokens = append(d.tokens, s.Token)
 		if d.logprobs {
-			d.text.note(l.logprob(engine.TokenLogprob(s)))
+			d.text.note(l.logprob(engine.TokenLogprob{Token: s.Token, Logprob: s.Logprob, Top: s.Top}))
 		}
 		text, d.stop = d.text.push(l.eng.Piece(s.Token, false))
 		switch {
@@ -309,8 +332,7 @@ func (l *loop) finish(c *call) {
 	l.remove(c)
 	frame := c.doneFrame(time.Now())
 	if c.release {
-		l.pool.leave(c.seq)
-		c.seq.drop()
+		l.discard(c.seq)
 	} else {
 		l.idle = append(l.idle, c.seq)
 	}
@@ -354,7 +376,7 @@ func (c *call) doneFrame(now time.Time) wire.Frame {
 	d := c.dec
 	t := wire.Timings{
 		QueueMS: ms(c.queued, c.started), TokenizeMS: ms(c.arrived, c.queued),
-		PrefillMS: ms(c.started, c.firstToken), TTFTMS: ms(c.arrived, c.firstToken), DecodeMS: ms(c.firstToken, now),
+		PrefillMS: ms(c.started, c.firstToken), TTFTMS: ms(c.arrived, c.firstToken), EngineMS: float64(c.engine) / float64(time.Millisecond), DecodeMS: ms(c.firstToken, now),
 	}
 	if d.sampled > 1 && t.DecodeMS > 0 {
 		t.TokensPerSecond = float64(d.sampled-1) / t.DecodeMS * 1000

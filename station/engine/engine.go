@@ -134,6 +134,7 @@ type SampleRequest struct {
 // Sampled is a drawn token. Logprob and Top are of the model's own
 // distribution: before temperature, penalties, bias and grammar.
 type Sampled struct {
+	Err     error // why no token could be drawn for this request; the others are not affected
 	Token   Token
 	Logprob float32
 	Top     []TokenLogprob // most likely first

@@ -43,7 +43,7 @@ func goMemoryLimit(total int64, i engine.Info) int64 {
 	if total == math.MaxInt64 {
 		return total
 	}
-	kv := int64(i.Cells) * int64(i.KVBytesToken)
+	kv := 2 * int64(i.Cells) * int64(i.KVBytesToken) // and its copy during compaction
 	left := total - int64(i.SizeBytes) - kv - computeBytes(i.BatchSize, i.Vocabulary, i.Cells) - goReserve
 	return max(left-left/10, minGoLimit)
 }

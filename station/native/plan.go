@@ -72,7 +72,8 @@ func makePlan(o Options, m *modelFile, mem memory) (plan, error) {
 
 	kvRoom := free - m.weights - computeBytes(o.BatchSize, vocabulary, 0)
 	perCell := int64(p.kvBytesToken) + int64(o.BatchSize)*4 // KV, and a column of the mask
-	fits := int(max(min(kvRoom/max(perCell, 1), 1<<30), 0)) &^ (cellAlign - 1)
+	// Compaction copies what lives out before it puts it back: KV counts twice.
+	fits := int(max(min(kvRoom/max(perCell+int64(p.kvBytesToken), 1), 1<<30), 0)) &^ (cellAlign - 1)
 	if fits < minContext {
 		return p, loadError(engine.LoadNoMemory,
 			"model %s does not fit into memory: weights %s, buffers %s and at least %s of KV are needed, %s are free",

@@ -5,8 +5,11 @@ package native
 import "C"
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -17,6 +20,8 @@ import (
 const (
 	maxGrammar      = 1 << 20 // bytes
 	maxGrammarDepth = 128     // of parentheses
+	// repetitions times bytes: what llama.cpp may hold for one
+	maxGrammarExpanded = 4 << 20
 )
 
 // sampler is one sequence's chain in C.
@@ -71,8 +76,17 @@ func checkGrammar(g string) error {
 			return fmt.Errorf("%w: parentheses are nested deeper than %d", engine.ErrGrammar, maxGrammarDepth)
 		}
 	}
+	// llama.cpp writes a repetition out, so many copies of what it repeats.
+	for _, m := range repetition.FindAllStringSubmatch(g, -1) {
+		n, err := strconv.Atoi(cmp.Or(m[2], m[1]))
+		if err != nil || n*len(g) > maxGrammarExpanded {
+			return fmt.Errorf("%w: the repetition %s of a grammar of %d bytes is too large", engine.ErrGrammar, m[0], len(g))
+		}
+	}
 	return nil
 }
+
+var repetition = regexp.MustCompile(`\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}`)
 
 // foldSeed makes of a seed the 32 bits the generator takes; a small seed is itself.
 func foldSeed(seed uint64) uint32 { return uint32(seed) ^ uint32(seed>>32)*0x9e3779b9 }
@@ -198,11 +212,13 @@ func (e *native) Sample(reqs []engine.SampleRequest, out []engine.Sampled) error
 		}
 		b.req[i] = q
 	}
-	if C.station_sample_all(e.c, C.int(len(reqs)), &b.req[0], &b.out[0], &e.err) != C.STATION_OK {
-		return fmt.Errorf("%w: sample: %s", engine.ErrDecode, message(&e.err, "no reason given"))
-	}
+	C.station_sample_all(e.c, C.int(len(reqs)), &b.req[0], &b.out[0], &e.err)
 	for i := range reqs {
 		c := &b.out[i]
+		if c.failed {
+			out[i] = engine.Sampled{Err: fmt.Errorf("%w: sample: %s", engine.ErrDecode, message(&e.err, "no reason given"))}
+			continue
+		}
 		out[i] = engine.Sampled{Token: engine.Token(c.token)}
 		if reqs[i].Logprobs {
 			out[i].Logprob, out[i].Top = float32(c.logprob), alternatives(c)

@@ -243,8 +243,16 @@ func TestSample_BrokenRow(t *testing.T) {
 		old := x[777]
 		x[777] = bad
 		smp := must(e.NewSampler(hot(1), nil))
-		require.ErrorIs(t, e.Sample([]engine.SampleRequest{{Held: h, Sampler: smp}}, make([]engine.Sampled, 1)), engine.ErrDecode)
+		good := must(e.Hold(prefill(t, e, 1, filler(5, 1), 0, 8)))
+		other := must(e.NewSampler(hot(1), nil))
+		out := make([]engine.Sampled, 2)
+		require.NoError(t, e.Sample([]engine.SampleRequest{{Held: h, Sampler: smp}, {Held: good, Sampler: other}}, out))
+		require.ErrorIs(t, out[0].Err, engine.ErrDecode)
+		require.NoError(t, out[1].Err, "a neighbour is not taken along")
+		good.Free()
+		other.Free()
 		smp.Free()
+		e.Reset()
 		x[777] = old
 	}
 }
@@ -328,6 +336,7 @@ func TestNewSampler_BadGrammar(t *testing.T) {
 		"left recursion": "root ::= root \"a\" | \"b\"",
 		"deep":           "root ::= " + strings.Repeat("(", 100000) + "\"a\"" + strings.Repeat(")", 100000),
 		"repetition":     `root ::= "a"{1,1000000}`,
+		"written out":    `root ::= "` + strings.Repeat("a", 10_000) + `"{1999}`,
 		"NUL":            "root ::= \"a\x00\"",
 		"long":           `root ::= "` + strings.Repeat("a", maxGrammar) + `"`,
 	} {

@@ -460,22 +460,27 @@ extern "C" station_sampler *station_sampler_new(const station_engine *e, const s
 
 extern "C" void station_sampler_free(station_sampler *s) { delete s; }
 
-extern "C" int station_sample_all(station_engine *e, int n, const station_sample *req, station_sampled *out, station_error *err) {
-    STATION_GUARD(err, STATION_FAILED, {
-        for (int i = 0; i < n; i++) {
+extern "C" void station_sample_all(station_engine *e, int n, const station_sample *req, station_sampled *out, station_error *err) {
+    err->text[0] = 0;
+    for (int i = 0; i < n; i++) {
+        out[i].failed = true; // until it has not: one bad row must not take its neighbours along
+        out[i].top_n = 0;
+        try {
             float *row = req[i].held ? req[i].held : station_row(e, req[i].row);
             if (!row) {
-                snprintf(err->text, sizeof(err->text), "row %d has no output", req[i].row);
-                return STATION_FAILED;
+                station_fail(err, "a row without output was asked for");
+                continue;
             }
-            int32_t token = draw(*req[i].sampler, row, e->n_vocab, req[i].no_eog).token();
-            out[i].token = token;
-            out[i].top_n = 0;
+            out[i].token = draw(*req[i].sampler, row, e->n_vocab, req[i].no_eog).token();
             if (req[i].logprob) {
-                station_row_logprobs(row, e->n_vocab, token, req[i].top, &out[i]);
+                station_row_logprobs(row, e->n_vocab, out[i].token, req[i].top, &out[i]);
             }
-            accept(*req[i].sampler, token);
+            accept(*req[i].sampler, out[i].token);
+            out[i].failed = false;
+        } catch (const std::exception &x) {
+            station_fail(err, x.what());
+        } catch (...) {
+            station_fail(err, "unknown C++ exception");
         }
-        return STATION_OK;
-    })
+    }
 }

@@ -180,6 +180,7 @@ enum { STATION_TOP_MAX = 20 };
 typedef struct {
     int32_t token;
     float logprob;
+    bool failed;
     int32_t top_n;
     int32_t top_token[STATION_TOP_MAX];
     float top_logprob[STATION_TOP_MAX];
@@ -187,8 +188,9 @@ typedef struct {
 
 station_sampler *station_sampler_new(const station_engine *e, const station_sampler_params *p, station_error *err);
 void station_sampler_free(station_sampler *s);
-// station_sample_all draws one token for each request and accepts it.
-int station_sample_all(station_engine *e, int n, const station_sample *req, station_sampled *out, station_error *err);
+// station_sample_all draws one token for each request and accepts it. Those that
+// fail say so; err has the last reason.
+void station_sample_all(station_engine *e, int n, const station_sample *req, station_sampled *out, station_error *err);
 // station_logprobs fills out for token next of a row of logits.
 int station_logprobs(const float *row, int n, int32_t next, int top, station_sampled *out, station_error *err);
 // station_sample_reference draws with llama.cpp's own chain over the whole

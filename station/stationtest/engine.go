@@ -215,7 +215,8 @@ func (e *Engine) Sample(reqs []engine.SampleRequest, out []engine.Sampled) error
 		used[s] = true
 		t, err := s.draw(l, r.NoEOG)
 		if err != nil {
-			return err
+			out[i] = engine.Sampled{Err: err}
+			continue
 		}
 		out[i] = engine.Sampled{Token: t}
 		if r.Logprobs {

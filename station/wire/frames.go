@@ -71,6 +71,7 @@ type Timings struct {
 	TokenizeMS      float64 `json:"tokenize_ms"`
 	PrefillMS       float64 `json:"prefill_ms"`
 	TTFTMS          float64 `json:"ttft_ms"`
+	EngineMS        float64 `json:"engine_ms"` // of TTFTMS, what the engine itself took: decode and sample calls
 	DecodeMS        float64 `json:"decode_ms"`
 	TokensPerSecond float64 `json:"tokens_per_second"` // of decode, first token excluded; 0 below two tokens
 }

@@ -38,7 +38,7 @@ var logprob = TokenLogprob{ID: 5, Bytes: []byte("\xf0\x9f"), Logprob: -0.25, Top
 var forward = ForwardResponse{Session: "s1", Position: 700, Remaining: 18, Evaluated: 512, QueueMS: 0.5, PrefillMS: 1900.25, Logprobs: []TokenLogprob{logprob}}
 
 var done = Done{Reason: ReasonStop, StopString: "\n\n", PromptTokens: 718, CompletionTokens: 42, Seed: 9007199254740993, Session: "s1",
-	Timings: Timings{QueueMS: 0.5, TokenizeMS: 0.25, PrefillMS: 1900.25, TTFTMS: 1901, DecodeMS: 350.5, TokensPerSecond: 119.5}}
+	Timings: Timings{QueueMS: 0.5, TokenizeMS: 0.25, PrefillMS: 1900.25, TTFTMS: 1901, EngineMS: 1900, DecodeMS: 350.5, TokensPerSecond: 119.5}}
 
 var stationError = Error{Code: CodeInvalid, Message: "top_p is 1.5, want (0, 1]", Param: "sampling.top_p", Retryable: true}
 
@@ -61,7 +61,7 @@ var golden = []struct {
 		SizeBytes: 91727520, Vocabulary: 49152, Embedding: 576, Layers: 30, ContextTrain: 8192, KVBytesToken: 23040, KVCut: true, KVCutReason: "recurrent",
 		ChatTemplate: "{{ messages }}", Special: SpecialTokens{BOS: 1, EOS: 2, EOT: 2, PAD: -1, EOG: []int32{0, 2}, BOSText: "<|im_start|>", EOSText: "<|im_end|>", AddBOS: true}}},
 	{name: "stats", value: &Stats{Status: StatusDraining, UptimeSeconds: 1.5, Steps: 2, PromptTokens: 3, DecodedTokens: 4, Requests: 5, Cancelled: 6, Failed: 7,
-		DecodeFailures: 8, Compactions: 9, CompactionMS: 10.5, Swaps: 11, Aborts: 12, Running: 13, Waiting: 14, Swapped: 15, Sessions: 16, Cells: 17, CellsUsed: 18,
+		DecodeFailures: 8, Compactions: 9, CompactionMS: 10.5, Swaps: 11, Aborts: 12, Running: 13, Waiting: 14, Swapped: 15, SwappedBytes: 4096, Sessions: 16, Cells: 17, CellsUsed: 18,
 		CellsDead: 19, Threads: 20, RSSBytes: 21, Goroutines: 22}},
 	{name: "tokenize-request", value: &TokenizeRequest{Prompt: prompt, Pieces: true}},
 	{name: "tokenize-response", value: &TokenizeResponse{Tokens: []int32{1, 2}, Pieces: [][]byte{[]byte("h"), []byte("\xf0\x9f")}}},
@@ -71,9 +71,9 @@ var golden = []struct {
 	{name: "generate-request-least", part: true, value: &GenerateRequest{Prompt: Prompt{Text: "hi"}}},
 	{name: "embed-request", value: &EmbedRequest{Session: "s1", Prompt: prompt, Append: true, Input: []string{"a"}, Later: later}},
 	{name: "embed-response", value: &EmbedResponse{Session: "s1", Tokens: []int32{1, 2}, Position: 3, Staged: 4}},
-	{name: "forward-request", value: &ForwardRequest{Session: "s1", Count: 64, Logprobs: true, TopLogprobs: 3, Stream: true}},
+	{name: "forward-request", value: &ForwardRequest{Session: "s1", Count: 64, Logprobs: true, TopLogprobs: 3, Stream: true, Later: later}},
 	{name: "forward-response", value: &forward},
-	{name: "decode-request", value: &DecodeRequest{Session: "s1", Sampling: &sampling, N: 8, Stop: []string{"END"}, IgnoreEOG: true, Release: true}},
+	{name: "decode-request", value: &DecodeRequest{Session: "s1", Sampling: &sampling, N: 8, Stop: []string{"END"}, IgnoreEOG: true, Release: true, Later: later}},
 	{name: "error-body", value: &ErrorBody{Error: &stationError}},
 	{name: "frame", value: &Frame{Type: FrameText, Text: "é", Tokens: []int32{5}, Logprobs: []TokenLogprob{logprob}, Progress: &Progress{Queue: 1, Position: 2, Total: 3},
 		Done: &done, Forward: &forward, Error: &stationError}},

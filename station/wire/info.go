@@ -99,14 +99,15 @@ type Stats struct {
 	Swaps          uint64  `json:"swaps"` // sequences moved to RAM because the pool was full
 	Aborts         uint64  `json:"aborts"`
 
-	Running    int   `json:"running"`  // sequences in the batch
-	Waiting    int   `json:"waiting"`  // requests not yet started
-	Swapped    int   `json:"swapped"`  // sequences parked in RAM until there is room
-	Sessions   int   `json:"sessions"` // staged sessions alive
-	Cells      int   `json:"cells"`
-	CellsUsed  int   `json:"cells_used"` // live
-	CellsDead  int   `json:"cells_dead"` // ballast, until the next compaction
-	Threads    int   `json:"threads"`
-	RSSBytes   int64 `json:"rss_bytes"`
-	Goroutines int   `json:"goroutines"`
+	Running      int   `json:"running"`       // sequences in the batch
+	Waiting      int   `json:"waiting"`       // requests not yet started
+	Swapped      int   `json:"swapped"`       // sequences parked in RAM until there is room
+	SwappedBytes int64 `json:"swapped_bytes"` // of their KV
+	Sessions     int   `json:"sessions"`      // staged sessions alive
+	Cells        int   `json:"cells"`
+	CellsUsed    int   `json:"cells_used"` // live
+	CellsDead    int   `json:"cells_dead"` // ballast, until the next compaction
+	Threads      int   `json:"threads"`
+	RSSBytes     int64 `json:"rss_bytes"`
+	Goroutines   int   `json:"goroutines"`
 }

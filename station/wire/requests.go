@@ -23,7 +23,7 @@ type Prompt struct {
 // the default named beside it.
 type Sampling struct {
 	Temperature      *float32          `json:"temperature,omitempty"`       // [0, 2], default 1; 0 is greedy: exact argmax
-	TopK             *int              `json:"top_k,omitempty"`             // [0, vocabulary], 0 is off, default 0
+	TopK             *int              `json:"top_k,omitempty"`             // 0 and up, 0 is off, default 0
 	TopP             *float32          `json:"top_p,omitempty"`             // (0, 1], default 1 is off; 0 is taken as greedy
 	MinP             *float32          `json:"min_p,omitempty"`             // [0, 1], default 0 is off
 	TypicalP         *float32          `json:"typical_p,omitempty"`         // (0, 1], default 1 is off
@@ -91,6 +91,7 @@ type ForwardRequest struct {
 	Logprobs    bool   `json:"logprobs,omitempty"`     // log-probability of each evaluated token given those before it
 	TopLogprobs int    `json:"top_logprobs,omitempty"` // [0, 20]
 	Stream      bool   `json:"stream,omitempty"`       // answer as a stream with progress frames
+	Later
 }
 
 // ForwardResponse tells where the session stands. Logprobs has one entry per
@@ -117,6 +118,7 @@ type DecodeRequest struct {
 	Stop      []string  `json:"stop,omitempty"`
 	IgnoreEOG bool      `json:"ignore_eog,omitempty"`
 	Release   bool      `json:"release,omitempty"` // end the session with this call
+	Later
 }
 
 // TokenizeRequest asks for the tokens of a prompt.
