@@ -198,6 +198,7 @@ func (j *job) gnosis() *openai.Gnosis {
 		queue = max(queue, d.Timings.QueueMS)
 		tokenize = max(tokenize, d.Timings.TokenizeMS)
 		t.PrefillMS = max(t.PrefillMS, d.Timings.PrefillMS)
+		t.EngineMS = max(t.EngineMS, d.Timings.EngineMS)
 		t.DecodeMS = max(t.DecodeMS, d.Timings.DecodeMS)
 		t.TokensPerSecond += d.Timings.TokensPerSecond
 	}

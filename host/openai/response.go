@@ -145,6 +145,7 @@ type Timings struct {
 	PromptMS        float64 `json:"prompt_ms"` // template and tokens
 	LoadMS          float64 `json:"load_ms"`   // KV restored
 	PrefillMS       float64 `json:"prefill_ms"`
+	EngineMS        float64 `json:"engine_ms"` // of ttft_ms, spent inside the engine
 	TTFTMS          float64 `json:"ttft_ms"`
 	DecodeMS        float64 `json:"decode_ms"`
 	TokensPerSecond float64 `json:"tokens_per_second"`

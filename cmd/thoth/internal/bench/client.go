@@ -72,8 +72,8 @@ type chunk struct {
 	} `json:"usage"`
 	Gnosis *struct {
 		Timings struct {
-			PrefillMS float64 `json:"prefill_ms"`
-			TTFTMS    float64 `json:"ttft_ms"`
+			EngineMS float64 `json:"engine_ms"`
+			TTFTMS   float64 `json:"ttft_ms"`
 		} `json:"timings"`
 	} `json:"_gnosis"`
 	Timings *struct { // llama-server's
@@ -188,7 +188,7 @@ func (a *answer) take(c *chunk, now time.Duration, text *strings.Builder) {
 		a.promptTokens, a.completionTokens = c.Usage.PromptTokens, c.Usage.CompletionTokens
 	}
 	if c.Gnosis != nil {
-		a.engineMS, a.serverTTFTMS = c.Gnosis.Timings.PrefillMS, c.Gnosis.Timings.TTFTMS
+		a.engineMS, a.serverTTFTMS = c.Gnosis.Timings.EngineMS, c.Gnosis.Timings.TTFTMS
 	} else if c.Timings != nil {
 		a.engineMS = c.Timings.PromptMS
 	}

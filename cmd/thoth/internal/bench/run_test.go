@@ -90,7 +90,7 @@ func fakeServer(t *testing.T, name string, j *journal, text func(n int, prompt s
 			_ = http.NewResponseController(w).Flush()
 		}
 		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"length\"}]}\n\n")
-		fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d},\"_gnosis\":{\"timings\":{\"prefill_ms\":0.01,\"ttft_ms\":0.02}}}\n\n",
+		fmt.Fprintf(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d},\"_gnosis\":{\"timings\":{\"engine_ms\":0.01,\"ttft_ms\":0.02}}}\n\n",
 			2*len(strings.Fields(prompt))+10, req.MaxTokens)
 		fmt.Fprint(w, "data: [DONE]\n\n")
 	}))

@@ -67,7 +67,7 @@ func TestTogether_SeesAStarvedClient(t *testing.T) {
 }
 
 func TestAnswer_ReadsAStream(t *testing.T) {
-	const usage = `data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5},"_gnosis":{"timings":{"prefill_ms":3,"ttft_ms":4}}}` + "\n\ndata: [DONE]\n\n"
+	const usage = `data: {"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5},"_gnosis":{"timings":{"engine_ms":3,"ttft_ms":4}}}` + "\n\ndata: [DONE]\n\n"
 	const text = ": ping\n\n" + `data: {"choices":[{"delta":{"role":"assistant","content":""}}]}` + "\n\n" +
 		`data: {"choices":[{"delta":{"content":"He"}}]}` + "\n\n" + `data: {"choices":[{"delta":{"content":"llo"}}]}` + "\n\n"
 	const finish = `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\n"
