@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,9 +24,7 @@ type server struct {
 func newServer(t Target, timeout time.Duration) *server {
 	return &server{Target: t, timeout: timeout, http: &http.Client{Transport: &http.Transport{
 		MaxIdleConnsPerHost: 4096,
-		// Some servers close idle connections after seconds, just as one is used again.
-		IdleConnTimeout:    time.Second,
-		DisableCompression: true,
+		DisableCompression:  true,
 	}}}
 }
 
@@ -109,6 +108,9 @@ func (s *server) ask(ctx context.Context, q question) (*answer, error) {
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	// Lets the transport send it again when the server closed the idle connection
+	// at that very moment, as some do after seconds.
+	req.Header.Set("Idempotency-Key", rand.Text())
 	s.authorize(req)
 	a := &answer{began: time.Now()}
 	resp, err := s.http.Do(req)
