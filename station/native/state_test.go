@@ -215,7 +215,11 @@ func TestDecode_RefusesBadBatches(t *testing.T) {
 	}
 	row := prefill(t, e, 0, filler(32, 1), 0, 32)
 	require.Equal(t, 31, row)
-	require.ErrorIs(t, e.Sample([]engine.SampleRequest{{Row: 3, Sampler: must(e.NewSampler(plain(), nil))}}, make([]engine.Sampled, 1)), engine.ErrDecode, "no output was asked of this row")
+	smp := must(e.NewSampler(plain(), nil))
+	defer smp.Free()
+	out := make([]engine.Sampled, 1)
+	require.NoError(t, e.Sample([]engine.SampleRequest{{Row: 3, Sampler: smp}}, out))
+	require.ErrorIs(t, out[0].Err, engine.ErrDecode, "no output was asked of this row")
 }
 
 func must[T any](v T, err error) T {
