@@ -86,10 +86,10 @@ func (s *Server) finish(r *http.Request, rec *record, sw *statusWriter) {
 	s.metrics.request(route, r.Method, sw.status, total, rec)
 	e := s.o.Log.Info()
 	switch {
+	case openRoutes[route]:
+		e = s.o.Log.Debug() // probes would drown the rest; what they see is logged when it changes
 	case sw.status >= 500 || (rec.err != nil && rec.err.Status() >= 500):
 		e = s.o.Log.Warn()
-	case openRoutes[route] && sw.status == http.StatusOK:
-		e = s.o.Log.Debug() // probes would drown the rest
 	}
 	e = e.Str("id", rec.id).Str("method", r.Method).Str("route", route).Int("status", sw.status).Dur("total_ms", total)
 	if rec.model != "" {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"path/filepath"
+	"regexp"
 	"sync/atomic"
 	"time"
 
@@ -161,7 +163,7 @@ func (st *Station) health() wire.Health {
 	if l := st.loop.Load(); l != nil {
 		i := l.info
 		h.Status, h.LoadProgress = wire.StatusOK, 1
-		h.EngineABI, h.Backend = i.ABI, wire.Backend(i.Backend)
+		h.EngineABI, h.Backend = i.ABI, shown(i.Backend)
 		h.Cells, h.ContextLength, h.Sequences = i.Cells, i.ContextLength, i.Sequences
 		h.KVTypeK, h.KVTypeV, h.FlashAttention = i.KVTypeK, i.KVTypeV, i.FlashAttention
 		proven := l.unproven == nil
@@ -174,6 +176,22 @@ func (st *Station) health() wire.Health {
 		h.Status = wire.StatusDraining
 	}
 	return h
+}
+
+var folders = regexp.MustCompile(`(?:/[^/\s:]+)+/`)
+
+// shown is a backend as others may see it: files by name, without the folders
+// of this machine, which the log has.
+func shown(b engine.Backend) wire.Backend {
+	w := wire.Backend(b)
+	w.Libraries, w.Errors = nil, nil
+	for _, l := range b.Libraries {
+		w.Libraries = append(w.Libraries, filepath.Base(l))
+	}
+	for _, e := range b.Errors {
+		w.Errors = append(w.Errors, folders.ReplaceAllString(e, ""))
+	}
+	return w
 }
 
 func (st *Station) model(l *loop) wire.Model {

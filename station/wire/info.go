@@ -54,7 +54,7 @@ type Backend struct {
 type Model struct {
 	Name         string        `json:"name"`             // general.name of the GGUF, or the file's base name
 	File         string        `json:"file"`             // base name only: no path leaves the station
-	Digest       string        `json:"digest,omitempty"` // sha256 of the file, hex; empty while it is computed
+	Digest       string        `json:"digest,omitempty"` // sha256 of the file, hex; of a split model, that of its files' digests; empty while it is computed
 	Architecture string        `json:"architecture"`
 	Description  string        `json:"description"`
 	Parameters   uint64        `json:"parameters"`
