@@ -15,10 +15,7 @@ import (
 func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) {
 	arrived := time.Now()
 	var q wire.GenerateRequest
-	l, e := st.open(w, r, &q)
-	if e == nil {
-		e = checkLater(&q.Later)
-	}
+	l, e := st.openCall(w, r, &q, &q.Later)
 	if e != nil {
 		writeError(w, e)
 		return
@@ -48,10 +45,7 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) {
 
 func (st *Station) postEmbed(w http.ResponseWriter, r *http.Request) {
 	var q wire.EmbedRequest
-	l, e := st.open(w, r, &q)
-	if e == nil {
-		e = checkLater(&q.Later)
-	}
+	l, e := st.openCall(w, r, &q, &q.Later)
 	if e == nil && q.Input != nil {
 		e = unsupported("input")
 	}
@@ -96,10 +90,7 @@ func (st *Station) postEmbed(w http.ResponseWriter, r *http.Request) {
 func (st *Station) postForward(w http.ResponseWriter, r *http.Request) {
 	arrived := time.Now()
 	var q wire.ForwardRequest
-	l, e := st.open(w, r, &q)
-	if e == nil {
-		e = checkLater(&q.Later)
-	}
+	l, e := st.openCall(w, r, &q, &q.Later)
 	if e == nil && (q.TopLogprobs < 0 || q.TopLogprobs > maxTopLogprobs) {
 		e = invalid("top_logprobs", "top_logprobs is %d; allowed is 0 to %d", q.TopLogprobs, maxTopLogprobs)
 	}
@@ -141,10 +132,7 @@ func (st *Station) postForward(w http.ResponseWriter, r *http.Request) {
 func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) {
 	arrived := time.Now()
 	var q wire.DecodeRequest
-	l, e := st.open(w, r, &q)
-	if e == nil {
-		e = checkLater(&q.Later)
-	}
+	l, e := st.openCall(w, r, &q, &q.Later)
 	if e != nil {
 		writeError(w, e)
 		return
@@ -176,6 +164,15 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) {
 	}
 	c.dec.logprobs, c.dec.top = c.turn.Logprobs, c.turn.TopLogprobs
 	st.streamSession(w, r, l, c, s)
+}
+
+// openCall is open for bodies with fields that are built later.
+func (st *Station) openCall(w http.ResponseWriter, r *http.Request, body any, later *wire.Later) (*loop, *wire.Error) {
+	l, e := st.open(w, r, body)
+	if e == nil {
+		e = checkLater(later)
+	}
+	return l, e
 }
 
 // newDecoding checks the sampling half of a request. Without sampling the
