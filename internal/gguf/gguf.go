@@ -6,8 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 )
 
@@ -99,30 +97,6 @@ func (h *Header) Shard() (no, count int64) {
 	no, _ = h.Number("split.no")
 	count, _ = h.Number("split.count")
 	return no + 1, max(count, 1)
-}
-
-var shardName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
-
-// Files gives the files of the model whose first file is path, in order: path
-// alone when the model is not split.
-func Files(path string) ([]string, error) {
-	h, err := ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	no, count := h.Shard()
-	if count == 1 {
-		return []string{path}, nil
-	}
-	name := shardName.FindStringSubmatch(filepath.Base(path))
-	if no != 1 || name == nil || name[3] != fmt.Sprintf("%05d", count) {
-		return nil, fmt.Errorf("%s is shard %d of %d and not named as the first of them", path, no, count)
-	}
-	files := make([]string, count)
-	for i := range files {
-		files[i] = filepath.Join(filepath.Dir(path), fmt.Sprintf("%s-%05d-of-%s.gguf", name[1], i+1, name[3]))
-	}
-	return files, nil
 }
 
 // Has tells whether there is a tensor of that name.

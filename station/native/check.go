@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -48,25 +47,23 @@ func checkModel(path string) (*modelFile, error) {
 	return m, nil
 }
 
-var shardName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
-
 // checkShards sees that the other files of a split model lie beside the first.
 func (m *modelFile) checkShards(count int) error {
 	if count > 9999 {
 		return loadError(engine.LoadTruncated, "model file %s claims %d shards", m.path, count)
 	}
-	parts := shardName.FindStringSubmatch(filepath.Base(m.path))
+	name, named := gguf.ParseShardName(filepath.Base(m.path))
 	shard := func(i int) string {
-		return filepath.Join(filepath.Dir(m.path), fmt.Sprintf("%s-%05d-of-%05d.gguf", parts[1], i, count))
+		return filepath.Join(filepath.Dir(m.path), gguf.ShardName{Stem: name.Stem, Count: count}.Sibling(i))
 	}
 	if no, _ := m.header.Shard(); no != 1 {
 		hint := "the file that ends in -00001-of-" + fmt.Sprintf("%05d.gguf", count)
-		if parts != nil {
+		if named {
 			hint = shard(1)
 		}
 		return loadError(engine.LoadBadSetting, "model file %s is shard %d of %d: give the first shard, %s", m.path, no, count, hint)
 	}
-	if parts == nil || parts[2] != "00001" || parts[3] != fmt.Sprintf("%05d", count) {
+	if !named || name.No != 1 || name.Count != count {
 		return loadError(engine.LoadBadSetting, "model file %s is the first of %d shards and must keep its name, ...-00001-of-%05d.gguf, for the others to be found", m.path, count, count)
 	}
 	for i := 2; i <= count; i++ {

@@ -10,8 +10,9 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
+
+	"thoth/internal/gguf"
 )
 
 // DefaultSpec is the model that is fetched when none is named: small enough for
@@ -56,7 +57,6 @@ var (
 	hfRevision = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)
 	pipName    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 	pipVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.!+_-]*$`)
-	shardName  = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
 )
 
 // errNoPart refuses path elements that would leave the folder they are put in.
@@ -210,19 +210,17 @@ func (s *Spec) Shards() ([]*Spec, error) {
 	case KindPath:
 		name = filepath.Base(s.Path)
 	}
-	m := shardName.FindStringSubmatch(name)
-	if m == nil {
+	shard, ok := gguf.ParseShardName(name)
+	if !ok {
 		return []*Spec{s}, nil
 	}
-	first, _ := strconv.Atoi(m[2])
-	count, _ := strconv.Atoi(m[3])
-	if first != 1 || count < 1 || count > 1000 {
-		return nil, fmt.Errorf("model %q is part of a split file: name its first part, …-00001-of-%s.gguf (at most 1,000 parts)", s.Text, m[3])
+	if shard.No != 1 || shard.Count < 1 || shard.Count > 1000 {
+		return nil, fmt.Errorf("model %q is part of a split file: name its first part, …-00001-of-%05d.gguf (at most 1,000 parts)", s.Text, shard.Count)
 	}
-	all := make([]*Spec, count)
+	all := make([]*Spec, shard.Count)
 	for i := range all {
 		part := *s
-		next := fmt.Sprintf("%s-%05d-of-%05d.gguf", m[1], i+1, count)
+		next := shard.Sibling(i + 1)
 		swap := func(in string) string { return replaceLast(in, name, next) }
 		part.Text, part.Path, part.URL, part.File, part.Rel = swap(s.Text), swap(s.Path), swap(s.URL), swap(s.File),
 			replaceLast(s.Rel, fileName(name), fileName(next))
