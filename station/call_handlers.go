@@ -12,13 +12,12 @@ import (
 
 // Handlers that make calls: /generate and the staged path.
 
-func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) {
+func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) *wire.Error {
 	arrived := time.Now()
 	var q wire.GenerateRequest
 	l, e := st.openCall(w, r, &q, &q.Later)
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	tokens, e := l.tokenize(&q.Prompt, false)
 	switch {
@@ -29,8 +28,7 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) {
 		e = l.checkLength(len(tokens))
 	}
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	seq := newSequence()
 	seq.tokens = tokens
@@ -38,12 +36,10 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) {
 	if c.dec, e = l.newDecoding(&q.Sampling, q.Stop, q.MaxTokens, "max_tokens", tokens, q.IgnoreEOG); e == nil {
 		e = st.stream(w, r, l, c, nil)
 	}
-	if e != nil {
-		writeError(w, e)
-	}
+	return e
 }
 
-func (st *Station) postEmbed(w http.ResponseWriter, r *http.Request) {
+func (st *Station) postEmbed(w http.ResponseWriter, r *http.Request) *wire.Error {
 	var q wire.EmbedRequest
 	l, e := st.openCall(w, r, &q, &q.Later)
 	if e == nil && q.Input != nil {
@@ -56,21 +52,18 @@ func (st *Station) postEmbed(w http.ResponseWriter, r *http.Request) {
 		e = invalid("session", "a session is named by the station: leave session empty for a new one, or set append")
 	}
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	tokens, e := l.tokenize(&q.Prompt, q.Append)
 	if e == nil && len(tokens) == 0 {
 		e = invalid("prompt", "the prompt is empty: give text, segments or tokens")
 	}
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	s, e := st.session(r, q.Session)
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	if e := l.checkLength(len(s.seq.tokens) + len(tokens)); e != nil {
 		if q.Append {
@@ -78,16 +71,16 @@ func (st *Station) postEmbed(w http.ResponseWriter, r *http.Request) {
 		} else {
 			st.sessions.discard(s)
 		}
-		writeError(w, e)
-		return
+		return e
 	}
 	s.seq.tokens = append(s.seq.tokens, tokens...)
 	a := wire.EmbedResponse{Session: s.id, Tokens: tokens, Position: s.position, Staged: len(s.seq.tokens) - s.position}
 	st.sessions.release(s)
 	writeJSON(w, http.StatusOK, a)
+	return nil
 }
 
-func (st *Station) postForward(w http.ResponseWriter, r *http.Request) {
+func (st *Station) postForward(w http.ResponseWriter, r *http.Request) *wire.Error {
 	arrived := time.Now()
 	var q wire.ForwardRequest
 	l, e := st.openCall(w, r, &q, &q.Later)
@@ -95,19 +88,16 @@ func (st *Station) postForward(w http.ResponseWriter, r *http.Request) {
 		e = invalid("top_logprobs", "top_logprobs is %d; allowed is 0 to %d", q.TopLogprobs, maxTopLogprobs)
 	}
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	s, e := st.existing(r, q.Session)
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	staged := len(s.seq.tokens) - s.position
 	if q.Count < 0 || q.Count > staged {
 		st.sessions.release(s)
-		writeError(w, invalid("count", "count is %d; allowed is 0 to %d, the tokens staged (0: all)", q.Count, staged))
-		return
+		return invalid("count", "count is %d; allowed is 0 to %d, the tokens staged (0: all)", q.Count, staged)
 	}
 	c := &call{seq: s.seq, target: len(s.seq.tokens), session: s.id, rows: q.Logprobs, rowsTop: q.TopLogprobs,
 		progress: q.Stream, arrived: arrived, out: newOutput()}
@@ -115,32 +105,29 @@ func (st *Station) postForward(w http.ResponseWriter, r *http.Request) {
 		c.target = s.position + q.Count
 	}
 	if q.Stream {
-		st.streamSession(w, r, l, c, s)
-		return
+		return st.stream(w, r, l, c, s)
 	}
 	last, e := st.await(r, l, c, s, nil)
 	if e == nil && last.Error != nil {
 		e = last.Error
 	}
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	writeJSON(w, http.StatusOK, last.Forward)
+	return nil
 }
 
-func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) {
+func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.Error {
 	arrived := time.Now()
 	var q wire.DecodeRequest
 	l, e := st.openCall(w, r, &q, &q.Later)
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	s, e := st.existing(r, q.Session)
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	sampling := q.Sampling
 	if sampling == nil && s.turn == nil {
@@ -156,14 +143,13 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) {
 		} else {
 			st.sessions.release(s)
 		}
-		writeError(w, e)
-		return
+		return e
 	}
 	if c.turn = sampling; c.turn == nil {
 		c.turn = s.turn
 	}
 	c.dec.logprobs, c.dec.top = c.turn.Logprobs, c.turn.TopLogprobs
-	st.streamSession(w, r, l, c, s)
+	return st.stream(w, r, l, c, s)
 }
 
 // openCall is open for bodies with fields that are built later.
@@ -211,13 +197,6 @@ func (st *Station) existing(r *http.Request, id string) (*session, *wire.Error) 
 		return nil, invalid("session", "session is missing: it names what /embed has made")
 	}
 	return st.sessions.acquire(id, r.Header.Get(wire.HeaderOwner))
-}
-
-// streamSession is stream for a session's call, and settles the session.
-func (st *Station) streamSession(w http.ResponseWriter, r *http.Request, l *loop, c *call, s *session) {
-	if e := st.stream(w, r, l, c, s); e != nil {
-		writeError(w, e)
-	}
 }
 
 // stream submits a call and writes its frames as they come. An error before the

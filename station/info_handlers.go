@@ -25,17 +25,15 @@ func (st *Station) getStats(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, st.stats())
 }
 
-func (st *Station) postTokenize(w http.ResponseWriter, r *http.Request) {
+func (st *Station) postTokenize(w http.ResponseWriter, r *http.Request) *wire.Error {
 	var q wire.TokenizeRequest
 	l, e := st.open(w, r, &q)
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	tokens, e := l.tokenize(&q.Prompt, false)
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	a := wire.TokenizeResponse{Tokens: tokens}
 	if a.Tokens == nil {
@@ -48,23 +46,24 @@ func (st *Station) postTokenize(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	writeJSON(w, http.StatusOK, a)
+	return nil
 }
 
-func (st *Station) postDetokenize(w http.ResponseWriter, r *http.Request) {
+func (st *Station) postDetokenize(w http.ResponseWriter, r *http.Request) *wire.Error {
 	var q wire.DetokenizeRequest
 	l, e := st.open(w, r, &q)
 	if e == nil {
 		e = l.checkTokens("tokens", q.Tokens)
 	}
 	if e != nil {
-		writeError(w, e)
-		return
+		return e
 	}
 	var raw []byte
 	for _, t := range q.Tokens {
 		raw = append(raw, l.eng.Piece(t, q.Special)...)
 	}
 	writeJSON(w, http.StatusOK, wire.DetokenizeResponse{Text: string(appendValid(nil, raw))})
+	return nil
 }
 
 // open is the start of every POST: a serving loop and a decoded body.

@@ -65,6 +65,15 @@ func planStep(calls []*call, size, prefill int) []share {
 	return plan
 }
 
+// tokens counts the tokens of a plan.
+func tokens(plan []share) int {
+	n := 0
+	for _, s := range plan {
+		n += s.n
+	}
+	return n
+}
+
 // rotate moves the calls of the adapter set that just had its step behind the
 // others, keeping the order of arrival inside each set.
 func rotate(calls []*call) []*call {

@@ -33,15 +33,18 @@ func (st *Station) routes() http.Handler {
 	return r
 }
 
-// guarded keeps the engine alive while a handler runs.
-func (st *Station) guarded(h http.HandlerFunc) http.HandlerFunc {
+// guarded keeps the engine alive while a handler runs, and writes the error it
+// returns; a handler that has written anything returns none.
+func (st *Station) guarded(h func(http.ResponseWriter, *http.Request) *wire.Error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !st.gate.enter() {
 			writeError(w, errDraining())
 			return
 		}
 		defer st.gate.leave()
-		h(w, r)
+		if e := h(w, r); e != nil {
+			writeError(w, e)
+		}
 	}
 }
 

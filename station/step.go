@@ -24,11 +24,7 @@ func (l *loop) step() bool {
 	}
 	l.sample(plan)
 	l.running = rotate(l.running)
-	rows := 0
-	for _, s := range plan {
-		rows += s.n
-	}
-	if l.pool.charge(rows) {
+	if l.pool.charge(tokens(plan)) {
 		l.pool.compact()
 		l.reap()
 	}
@@ -40,10 +36,7 @@ func (l *loop) step() bool {
 func (l *loop) fit() []share {
 	for {
 		plan := planStep(l.running, l.info.BatchSize, l.prefillBudget())
-		n := 0
-		for _, s := range plan {
-			n += s.n
-		}
+		n := tokens(plan)
 		if l.pool.top+n <= l.pool.cells {
 			return plan
 		}
