@@ -76,6 +76,67 @@ func (st *Station) stats() wire.Stats {
 	return s
 }
 
+// series is one of the numbers of /stats as Prometheus sees it: a counter where
+// the name ends in _total, else a gauge.
+type series struct {
+	name, help string
+	get        func(*wire.Stats) float64
+}
+
+var allSeries = []series{
+	{"steps_total", "Batches decoded.", func(s *wire.Stats) float64 { return float64(s.Steps) }},
+	{"prompt_tokens_total", "Prompt tokens evaluated.", func(s *wire.Stats) float64 { return float64(s.PromptTokens) }},
+	{"decoded_tokens_total", "Tokens sampled.", func(s *wire.Stats) float64 { return float64(s.DecodedTokens) }},
+	{"requests_total", "Calls taken by the loop.", func(s *wire.Stats) float64 { return float64(s.Requests) }},
+	{"requests_cancelled_total", "Calls whose caller went away.", func(s *wire.Stats) float64 { return float64(s.Cancelled) }},
+	{"requests_failed_total", "Calls that ended with an error.", func(s *wire.Stats) float64 { return float64(s.Failed) }},
+	{"decode_failures_total", "Batches the engine failed on.", func(s *wire.Stats) float64 { return float64(s.DecodeFailures) }},
+	{"aborts_total", "Decodes cut short because their only caller went away.", func(s *wire.Stats) float64 { return float64(s.Aborts) }},
+	{"compactions_total", "Times the KV pool was compacted.", func(s *wire.Stats) float64 { return float64(s.Compactions) }},
+	{"compaction_seconds_total", "Time spent compacting.", func(s *wire.Stats) float64 { return s.CompactionMS / 1000 }},
+	{"swaps_total", "Sequences moved to RAM because the pool was full.", func(s *wire.Stats) float64 { return float64(s.Swaps) }},
+	{"running", "Calls in the batch.", func(s *wire.Stats) float64 { return float64(s.Running) }},
+	{"waiting", "Calls waiting for a place.", func(s *wire.Stats) float64 { return float64(s.Waiting) }},
+	{"swapped", "Sequences whose KV is in RAM until there is room.", func(s *wire.Stats) float64 { return float64(s.Swapped) }},
+	{"swapped_bytes", "Bytes of that KV.", func(s *wire.Stats) float64 { return float64(s.SwappedBytes) }},
+	{"sessions", "Staged sessions alive.", func(s *wire.Stats) float64 { return float64(s.Sessions) }},
+	{"cells", "KV cells of the pool.", func(s *wire.Stats) float64 { return float64(s.Cells) }},
+	{"cells_used", "KV cells of live sequences.", func(s *wire.Stats) float64 { return float64(s.CellsUsed) }},
+	{"cells_dead", "KV cells of sequences that have left.", func(s *wire.Stats) float64 { return float64(s.CellsDead) }},
+	{"threads", "Compute threads.", func(s *wire.Stats) float64 { return float64(s.Threads) }},
+}
+
+// collector gives all series of one look at the stats.
+type collector struct {
+	stats func() wire.Stats
+	descs []*prometheus.Desc // of allSeries
+}
+
+func newCollector(stats func() wire.Stats) *collector {
+	c := &collector{stats: stats}
+	for _, s := range allSeries {
+		c.descs = append(c.descs, prometheus.NewDesc("thoth_station_"+s.name, s.help, nil, nil))
+	}
+	return c
+}
+
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
+
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	stats := c.stats()
+	for i, s := range allSeries {
+		kind := prometheus.GaugeValue
+		if strings.HasSuffix(s.name, "_total") {
+			kind = prometheus.CounterValue
+		}
+		ch <- prometheus.MustNewConstMetric(c.descs[i], kind, s.get(&stats))
+	}
+}
+
 // metrics exposes the same numbers to Prometheus.
 type metrics struct {
 	registry    *prometheus.Registry
@@ -88,39 +149,7 @@ func newMetrics(st *Station) *metrics {
 		stepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "thoth_station", Name: "step_seconds",
 			Help: "Time of one decode.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
 	}
-	m.registry.MustRegister(m.stepSeconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for _, c := range []struct {
-		name, help string
-		get        func(*wire.Stats) float64
-	}{
-		{"steps_total", "Batches decoded.", func(s *wire.Stats) float64 { return float64(s.Steps) }},
-		{"prompt_tokens_total", "Prompt tokens evaluated.", func(s *wire.Stats) float64 { return float64(s.PromptTokens) }},
-		{"decoded_tokens_total", "Tokens sampled.", func(s *wire.Stats) float64 { return float64(s.DecodedTokens) }},
-		{"requests_total", "Calls taken by the loop.", func(s *wire.Stats) float64 { return float64(s.Requests) }},
-		{"requests_cancelled_total", "Calls whose caller went away.", func(s *wire.Stats) float64 { return float64(s.Cancelled) }},
-		{"requests_failed_total", "Calls that ended with an error.", func(s *wire.Stats) float64 { return float64(s.Failed) }},
-		{"decode_failures_total", "Batches the engine failed on.", func(s *wire.Stats) float64 { return float64(s.DecodeFailures) }},
-		{"aborts_total", "Decodes cut short because their only caller went away.", func(s *wire.Stats) float64 { return float64(s.Aborts) }},
-		{"compactions_total", "Times the KV pool was compacted.", func(s *wire.Stats) float64 { return float64(s.Compactions) }},
-		{"compaction_seconds_total", "Time spent compacting.", func(s *wire.Stats) float64 { return s.CompactionMS / 1000 }},
-		{"swaps_total", "Sequences moved to RAM because the pool was full.", func(s *wire.Stats) float64 { return float64(s.Swaps) }},
-		{"running", "Calls in the batch.", func(s *wire.Stats) float64 { return float64(s.Running) }},
-		{"waiting", "Calls waiting for a place.", func(s *wire.Stats) float64 { return float64(s.Waiting) }},
-		{"swapped", "Sequences whose KV is in RAM until there is room.", func(s *wire.Stats) float64 { return float64(s.Swapped) }},
-		{"swapped_bytes", "Bytes of that KV.", func(s *wire.Stats) float64 { return float64(s.SwappedBytes) }},
-		{"sessions", "Staged sessions alive.", func(s *wire.Stats) float64 { return float64(s.Sessions) }},
-		{"cells", "KV cells of the pool.", func(s *wire.Stats) float64 { return float64(s.Cells) }},
-		{"cells_used", "KV cells of live sequences.", func(s *wire.Stats) float64 { return float64(s.CellsUsed) }},
-		{"cells_dead", "KV cells of sequences that have left.", func(s *wire.Stats) float64 { return float64(s.CellsDead) }},
-		{"threads", "Compute threads.", func(s *wire.Stats) float64 { return float64(s.Threads) }},
-	} {
-		read := func() float64 { s := st.stats(); return c.get(&s) }
-		if strings.HasSuffix(c.name, "_total") {
-			m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "thoth_station", Name: c.name, Help: c.help}, read))
-		} else {
-			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "thoth_station", Name: c.name, Help: c.help}, read))
-		}
-	}
+	m.registry.MustRegister(newCollector(st.stats), m.stepSeconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
