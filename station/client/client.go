@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -137,28 +136,6 @@ func (c *Client) Generate(ctx context.Context, r *wire.GenerateRequest) (*Stream
 // DecodeNext samples from a session.
 func (c *Client) DecodeNext(ctx context.Context, r *wire.DecodeRequest) (*Stream, error) {
 	return c.stream(ctx, wire.RouteDecodeNext, r)
-}
-
-// KVSession posts to a /kv-session route ("save", "load", ...) with the
-// original contract's headers, and returns the raw answer. It is what the boot
-// probe uses.
-func (c *Client) KVSession(ctx context.Context, verb, session string, prefix int) (json.RawMessage, error) {
-	req, err := c.request(ctx, http.MethodPost, wire.RouteKVSession+"/"+verb, struct{}{})
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set(wire.HeaderSessionID, session)
-	req.Header.Set(wire.HeaderPrefixLength, strconv.Itoa(prefix))
-	resp, err := c.do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return nil, transportError(ctx, err)
-	}
-	return b, nil
 }
 
 // Stream reads frames. It must be closed; closing it early cancels the request

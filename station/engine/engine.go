@@ -184,6 +184,8 @@ type Info struct {
 	EOG          []Token
 	AddBOS       bool
 	ABI          string // module version, patches and state format
+	KVRows       []int  // bytes of one position in each part of the pool, see [Mover]; empty: KV cannot be moved in blocks
+	RoPE         string // what of RoPE the weights do not tell: which factors are in force; "" for the only ones
 
 	Cells          int
 	Sequences      int

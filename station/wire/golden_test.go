@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -45,6 +46,16 @@ var stationError = Error{Code: CodeInvalid, Message: "top_p is 1.5, want (0, 1]"
 var backend = Backend{Requested: "cuda", Selected: "cpu", Device: "AVX-512", Libraries: []string{"libggml-cpu-icelake.so"}, Driver: "580.65", Runtime: "13.0",
 	Features: []string{"AVX512"}, Threads: 2, Slow: true, Reason: "no NVIDIA driver", Errors: []string{"libggml-cuda.so: libcuda.so.1 is missing"}}
 
+func tier(n int) KVTier {
+	return KVTier{State: "on", Reason: "why", Store: "file", BudgetBytes: int64(n), FreeBytes: 2, Bytes: 3, UsableBytes: 4, Blocks: 5, Hits: 6, HitTokens: 7, Evictions: 8,
+		Drops: map[string]uint64{"checksum": 1}, ReadSeconds: 0.5, ReadBytes: 9, WriteSeconds: 1.5, WrittenBytes: 10, VerifySeconds: 0.25, Failures: 11}
+}
+
+var kvIndex = KVIndex{BlockTokens: 64, TokenBytes: 23040, Root: "ab12", Scopes: 1, Hot: tier(1), Warm: tier(2), Cold: tier(3), Pending: 1, Dirty: 2, DirtyBytes: 3, Pinned: 4,
+	HeldByReader: 5, Loads: 6, Saves: 7, TokensAsked: 8, TokensWritten: 9, Coalesced: 10, Scattered: 11, Short: map[string]uint64{"nothing_stored": 1},
+	ExportSeconds: 0.5, ExportBytes: 12, ImportSeconds: 0.25, ImportBytes: 13, ImportGBps: 5.5,
+	Top: []KVPrefix{{Key: "ab", Name: "n", Scope: "s", Group: "g", Tokens: 704, Hits: 1, TokensSaved: 704, Pinned: true, LastUsed: time.Date(2026, 11, 29, 1, 2, 3, 0, time.UTC)}}}
+
 // golden has one full value of each type of the wire, and of frames one of
 // each kind. Full: every field set, so that a new field shows here.
 var golden = []struct {
@@ -62,7 +73,19 @@ var golden = []struct {
 		ChatTemplate: "{{ messages }}", Special: SpecialTokens{BOS: 1, EOS: 2, EOT: 2, PAD: -1, EOG: []int32{0, 2}, BOSText: "<|im_start|>", EOSText: "<|im_end|>", AddBOS: true}}},
 	{name: "stats", value: &Stats{Status: StatusDraining, UptimeSeconds: 1.5, Steps: 2, PromptTokens: 3, DecodedTokens: 4, Requests: 5, Cancelled: 6, Failed: 7,
 		DecodeFailures: 8, Compactions: 9, CompactionMS: 10.5, Swaps: 11, Aborts: 12, Running: 13, Waiting: 14, Swapped: 15, SwappedBytes: 4096, Sessions: 16, Cells: 17, CellsUsed: 18,
-		CellsDead: 19, Threads: 20, RSSBytes: 21, Goroutines: 22}},
+		CellsDead: 19, Threads: 20, RSSBytes: 21, Goroutines: 22, KV: &kvIndex}},
+	{name: "kv-load-request", value: &KVLoadRequest{Scope: "a", WaitMS: p(int64(500))}},
+	{name: "kv-load-response", value: &KVLoadResponse{Session: "s1", Position: 704, Staged: 14, Tiers: KVTiers{Hot: 64, Warm: 576, Cold: 64}, Reason: KVDiffers,
+		DiffersAt: 704, PromptToken: p(int32(5)), StoredToken: p(int32(6)), QueueMS: 0.5, WaitMS: 1.5, LoadMS: 2.5}},
+	{name: "kv-save-request", value: &KVSaveRequest{Scope: "a", Group: "g", Name: "n", TTLSeconds: 1800, Pin: true, Points: []int{64, 128}, Release: true}},
+	{name: "kv-save-response", value: &KVSaveResponse{Saved: true, Reason: "the warm tier is full", Tokens: 718, Written: 14, Bytes: 4096, Durable: true}},
+	{name: "kv-delete-request", value: &KVDeleteRequest{Keys: []string{"ab"}, Scope: p("a"), Group: "g", All: true}},
+	{name: "kv-delete-response", value: &KVDeleteResponse{Session: true, Blocks: 3, Bytes: 4096}},
+	{name: "kv-lookup-request", value: &KVLookupRequest{Prompt: prompt, Scope: "a"}},
+	{name: "kv-lookup-response", value: &KVLookupResponse{Tokens: 718, Position: 64, Tiers: KVTiers{Hot: 1, Warm: 62, Cold: 1}, Reason: KVEnds, DiffersAt: 64,
+		PromptToken: p(int32(5)), StoredToken: p(int32(6)), Keys: []string{"ab"}}},
+	{name: "kv-flush-response", value: &KVFlushResponse{Kept: 11, Lost: 1, Bytes: 4096}},
+	{name: "kv-index", value: &kvIndex},
 	{name: "tokenize-request", value: &TokenizeRequest{Prompt: prompt, Pieces: true}},
 	{name: "tokenize-response", value: &TokenizeResponse{Tokens: []int32{1, 2}, Pieces: [][]byte{[]byte("h"), []byte("\xf0\x9f")}}},
 	{name: "detokenize-request", value: &DetokenizeRequest{Tokens: []int32{1, 2}, Special: true}},

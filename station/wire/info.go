@@ -110,4 +110,6 @@ type Stats struct {
 	Threads      int   `json:"threads"`
 	RSSBytes     int64 `json:"rss_bytes"`
 	Goroutines   int   `json:"goroutines"`
+
+	KV *KVIndex `json:"kv,omitempty"` // absent when the station saves no KV sessions
 }

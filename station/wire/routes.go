@@ -14,9 +14,18 @@ const (
 	RouteEmbed      = "/embed"
 	RouteForward    = "/forward"
 	RouteDecodeNext = "/decode-next"
-	RouteKVSession  = "/kv-session" // and /load, /save, /delete, /lookup, /flush below it
+	RouteKVSession  = "/kv-session" // and the verbs below it
 	RouteStats      = "/stats"
 	RouteMetrics    = "/metrics"
+)
+
+// The verbs of /kv-session, each POST /kv-session/VERB.
+const (
+	VerbLoad   = "load"
+	VerbSave   = "save"
+	VerbDelete = "delete"
+	VerbLookup = "lookup"
+	VerbFlush  = "flush"
 )
 
 // Headers of the wire. The session headers are the original contract of

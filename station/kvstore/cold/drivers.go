@@ -1,0 +1,9 @@
+package cold
+
+// The kinds of stores, by the scheme of their URL.
+import (
+	_ "gocloud.dev/blob/fileblob" // file://
+	_ "gocloud.dev/blob/gcsblob"  // gs://
+	_ "gocloud.dev/blob/memblob"  // mem://
+	_ "gocloud.dev/blob/s3blob"   // s3://
+)
