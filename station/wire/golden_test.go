@@ -36,7 +36,7 @@ var prompt = Prompt{
 var logprob = TokenLogprob{ID: 5, Bytes: []byte("\xf0\x9f"), Logprob: -0.25, Top: []TokenLogprob{
 	{ID: 5, Bytes: []byte("\xf0\x9f"), Logprob: -0.25}, {ID: 6, Bytes: []byte("a"), Logprob: -1.5}}}
 
-var forward = ForwardResponse{Session: "s1", Position: 700, Remaining: 18, Evaluated: 512, QueueMS: 0.5, PrefillMS: 1900.25, Logprobs: []TokenLogprob{logprob}}
+var forward = ForwardResponse{Session: "s1", Position: 700, Remaining: 18, Evaluated: 512, QueueMS: 0.5, PrefillMS: 1900.25, EngineMS: 1900, Logprobs: []TokenLogprob{logprob}}
 
 var done = Done{Reason: ReasonStop, StopString: "\n\n", PromptTokens: 718, CompletionTokens: 42, Seed: 9007199254740993, Session: "s1",
 	Timings: Timings{QueueMS: 0.5, TokenizeMS: 0.25, PrefillMS: 1900.25, TTFTMS: 1901, EngineMS: 1900, DecodeMS: 350.5, TokensPerSecond: 119.5}}
@@ -74,7 +74,7 @@ var golden = []struct {
 	{name: "stats", value: &Stats{Status: StatusDraining, UptimeSeconds: 1.5, Steps: 2, PromptTokens: 3, DecodedTokens: 4, Requests: 5, Cancelled: 6, Failed: 7,
 		DecodeFailures: 8, Compactions: 9, CompactionMS: 10.5, Swaps: 11, Aborts: 12, Running: 13, Waiting: 14, Swapped: 15, SwappedBytes: 4096, Sessions: 16, Cells: 17, CellsUsed: 18,
 		CellsDead: 19, Threads: 20, RSSBytes: 21, Goroutines: 22, KV: &kvIndex}},
-	{name: "kv-load-request", value: &KVLoadRequest{Scope: "a", WaitMS: p(int64(500))}},
+	{name: "kv-load-request", value: &KVLoadRequest{Scope: "a", WaitMS: p(int64(500)), Keep: true}},
 	{name: "kv-load-response", value: &KVLoadResponse{Session: "s1", Position: 704, Staged: 14, Tiers: KVTiers{Hot: 64, Warm: 576, Cold: 64}, Reason: KVDiffers,
 		DiffersAt: 704, PromptToken: p(int32(5)), StoredToken: p(int32(6)), QueueMS: 0.5, WaitMS: 1.5, LoadMS: 2.5}},
 	{name: "kv-save-request", value: &KVSaveRequest{Scope: "a", Group: "g", Name: "n", TTLSeconds: 1800, Pin: true, Points: []int{64, 128}, Release: true}},

@@ -8,6 +8,7 @@ import "time"
 type KVLoadRequest struct {
 	Scope  string `json:"scope,omitempty"`   // whose blocks; "" is the common scope
 	WaitMS *int64 `json:"wait_ms,omitempty"` // longest wait for another session's prefill or for a slow store; absent: as long as it pays
+	Keep   bool   `json:"keep,omitempty"`    // when the session ends unsaved (its caller went away), the full blocks it evaluated are stored
 }
 
 // KVLoadResponse tells what was restored. Its Position is where the next

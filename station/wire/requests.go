@@ -104,6 +104,7 @@ type ForwardResponse struct {
 	Evaluated int            `json:"evaluated"`
 	QueueMS   float64        `json:"queue_ms"`
 	PrefillMS float64        `json:"prefill_ms"`
+	EngineMS  float64        `json:"engine_ms"` // of PrefillMS, what the engine's decode calls took
 	Logprobs  []TokenLogprob `json:"logprobs,omitempty"`
 }
 
