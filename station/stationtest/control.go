@@ -53,6 +53,29 @@ func (e *Engine) FailDecode(n int, err error) {
 	e.failures[e.decodes+n] = err
 }
 
+// FailExport makes the n-th export from now (1 is the next) return err, with
+// junk left in the pieces.
+func (e *Engine) FailExport(n int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.moves.exports.fail(n, err)
+}
+
+// FailImport makes the n-th import from now (1 is the next) return err, without
+// effect on the pool.
+func (e *Engine) FailImport(n int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.moves.imports.fail(n, err)
+}
+
+// Moved counts the positions that exports and imports have moved so far.
+func (e *Engine) Moved() (exported, imported int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.moves.exports.positions, e.moves.imports.positions
+}
+
 // Pause stops decode calls at their start.
 type Pause struct {
 	e       *Engine

@@ -29,6 +29,7 @@ type Engine struct {
 	decodes  int   // calls
 	resets   int
 	failures map[int]error // by call number
+	moves    moves
 
 	pauseMu sync.Mutex
 	pause   *Pause
@@ -43,7 +44,10 @@ type Engine struct {
 	violations   []string
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var (
+	_ engine.Engine = (*Engine)(nil)
+	_ engine.Mover  = (*Engine)(nil)
+)
 
 // NewEngine makes a fake. Options that contradict each other panic.
 func NewEngine(o Options) *Engine {
@@ -132,7 +136,7 @@ func (e *Engine) Decode(b *engine.Batch) error {
 	if failure != nil {
 		// Half of the batch stays behind: what the caller must clean up.
 		for i := range b.Len() / 2 {
-			e.pool.append(b.Tokens[i], b.Pos[i], b.Seq[i])
+			e.pool.append(kv{token: b.Tokens[i], pos: b.Pos[i]}, b.Seq[i])
 		}
 		for _, s := range b.Seq {
 			e.poisoned[s] = true
@@ -140,12 +144,19 @@ func (e *Engine) Decode(b *engine.Batch) error {
 		return failure
 	}
 	e.batches = append(e.batches, b.Len())
+	pasts := map[engine.SeqID]uint64{}
 	for i := range b.Len() {
 		s, pos := b.Seq[i], b.Pos[i]
 		if want := e.pool.length[s]; int(pos) != want {
 			e.violate("decode of sequence %d at position %d, but the pool holds %d of its tokens", s, pos, want)
 		}
-		e.pool.append(b.Tokens[i], pos, s)
+		past, known := pasts[s]
+		if !known {
+			h, _ := e.pool.history(s, pos-1)
+			past = read(h)
+		}
+		e.pool.append(kv{b.Tokens[i], pos, past}, s)
+		pasts[s] = after(past, b.Tokens[i])
 	}
 	for i, wanted := range b.Output {
 		if !wanted {

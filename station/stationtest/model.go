@@ -30,10 +30,14 @@ type model struct {
 	next     func([]engine.Token) (engine.Token, bool)
 }
 
-// logits of the token after history. The scale is that of a real model: likely
+// logits of the token after the cells. The scale is that of a real model: likely
 // tokens lie within a few units of each other, the rest far below.
-func (m *model) logits(history []engine.Token) []float32 {
-	h := hashTokens(history)
+func (m *model) logits(cells []kv) []float32 {
+	h := read(cells)
+	history := make([]engine.Token, len(cells))
+	for i, k := range cells {
+		history[i] = k.token
+	}
 	out := make([]float32, m.v.size())
 	for t := range out {
 		u := float32(mix(h^mix(uint64(t)+1))>>40) / (1 << 24)
@@ -184,13 +188,22 @@ func ranked(logits []float32) []engine.Token {
 	return ids
 }
 
-func hashTokens(history []engine.Token) uint64 {
+// read is what the model makes of a sequence's cells: a hash of their tokens. KV
+// of the right token that was computed behind another text changes it for good,
+// as it would in a real model.
+func read(cells []kv) uint64 {
 	h := uint64(0x9e3779b97f4a7c15)
-	for _, t := range history {
-		h = mix(h ^ uint64(uint32(t)))
+	for _, k := range cells {
+		if k.past != h {
+			h = mix(h ^ k.past)
+		}
+		h = after(h, k.token)
 	}
 	return h
 }
+
+// after is the hash of a past with one more token.
+func after(past uint64, t engine.Token) uint64 { return mix(past ^ uint64(uint32(t))) }
 
 // mix is the finaliser of splitmix64.
 func mix(x uint64) uint64 {

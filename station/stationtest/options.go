@@ -3,11 +3,10 @@ package stationtest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"thoth/station/engine"
 )
-
-const kvBytesToken = 1024
 
 // chatML is the template most small instruct models carry.
 const chatML = `{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`
@@ -35,6 +34,12 @@ type Options struct {
 	OnDecode func(number int, b *engine.Batch)
 	// CannotAbort makes Abort do nothing, as on backends without it.
 	CannotAbort bool
+	// CannotMove, a sentence, makes a model whose KV cannot be moved in blocks:
+	// Info has no KVRows, and KVCut is false for this reason.
+	CannotMove string
+	// ImportDrifts makes imported KV differ from what was exported: all answers
+	// behind it are others.
+	ImportDrifts bool
 
 	LoadGate  <-chan struct{} // Load waits for it, at progress 0.5
 	LoadError error           // Load fails with it
@@ -87,11 +92,11 @@ func (o *Options) fill() {
 }
 
 func (o *Options) info(v *vocabulary) engine.Info {
-	return engine.Info{
+	i := engine.Info{
 		Name: o.Name, File: o.Name + ".gguf", Architecture: "fake",
 		Description: "deterministic fake without weights", Parameters: 135_000_000, SizeBytes: 1 << 20,
 		Vocabulary: v.size(), Embedding: 8, Layers: 1, ContextTrain: o.ContextLength,
-		ChatTemplate: o.ChatTemplate, KVBytesToken: kvBytesToken, KVCut: true,
+		ChatTemplate: o.ChatTemplate, KVBytesToken: kvBytesToken, KVCut: true, KVRows: slices.Clone(kvRows),
 		BOS: v.special[textBOS], EOS: v.special[textEOS], EOT: v.special[textIMEnd], PAD: v.special[textPAD],
 		EOG: []engine.Token{v.special[textEOS], v.special[textIMEnd]}, AddBOS: !o.NoBOS,
 		ABI:   "fake-1",
@@ -99,4 +104,8 @@ func (o *Options) info(v *vocabulary) engine.Info {
 		KVTypeK: "f16", KVTypeV: "f16", FlashAttention: true,
 		Backend: engine.Backend{Requested: "auto", Selected: "cpu", Device: "fake", Threads: 1, Features: []string{"FAKE"}},
 	}
+	if o.CannotMove != "" {
+		i.KVRows, i.KVCut, i.KVCutReason = nil, false, o.CannotMove
+	}
+	return i
 }

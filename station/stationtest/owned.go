@@ -69,20 +69,20 @@ var _ engine.Held = (*heldRow)(nil)
 // Free gives the row back; a second call is a violation.
 func (h *heldRow) Free() { h.owned.free(h, "held row") }
 
-// state is a copy of the tokens of a position range.
+// state is a copy of the cells of a position range.
 type state struct {
-	owned  *owned
-	from   int
-	tokens []engine.Token
+	owned *owned
+	from  int
+	cells []kv
 }
 
 var _ engine.State = (*state)(nil)
 
 // Len is the number of positions.
-func (s *state) Len() int { return len(s.tokens) }
+func (s *state) Len() int { return len(s.cells) }
 
 // Bytes is what the real thing would take.
-func (s *state) Bytes() int { return len(s.tokens) * kvBytesToken }
+func (s *state) Bytes() int { return len(s.cells) * kvBytesToken }
 
 // Free gives the state back; a second call is a violation.
 func (s *state) Free() { s.owned.free(s, "state") }

@@ -17,9 +17,17 @@ func (o *owners) set(s engine.SeqID)      { o[s/64] |= 1 << (s % 64) }
 func (o *owners) clear(s engine.SeqID)    { o[s/64] &^= 1 << (s % 64) }
 func (o *owners) empty() bool             { return *o == owners{} }
 
-type cell struct {
+// kv is what a cell holds: the KV of one token at its position.
+type kv struct {
 	token engine.Token
 	pos   int32
+	// past stands for what a real model's KV holds of all tokens before it: the
+	// hash that [read] gave when the token was evaluated.
+	past uint64
+}
+
+type cell struct {
+	kv
 	owner owners
 }
 
@@ -38,18 +46,18 @@ func newPool(cells, sequences int) *pool {
 
 func (p *pool) room() int { return len(p.cells) - p.head }
 
-func (p *pool) append(t engine.Token, pos int32, s engine.SeqID) {
-	c := cell{token: t, pos: pos}
+func (p *pool) append(k kv, s engine.SeqID) {
+	c := cell{kv: k}
 	c.owner.set(s)
 	p.cells[p.head] = c
 	p.head++
 	p.length[s]++
 }
 
-// history reads the tokens of s at positions up to pos, in cell order. It
+// history reads the cells of s at positions up to pos, in cell order. It
 // reports cells whose positions do not ascend one by one from 0.
-func (p *pool) history(s engine.SeqID, pos int32) ([]engine.Token, error) {
-	out := make([]engine.Token, 0, p.length[s])
+func (p *pool) history(s engine.SeqID, pos int32) ([]kv, error) {
+	out := make([]kv, 0, p.length[s])
 	var err error
 	for i := range p.cells[:p.head] {
 		c := &p.cells[i]
@@ -59,7 +67,7 @@ func (p *pool) history(s engine.SeqID, pos int32) ([]engine.Token, error) {
 		if int(c.pos) != len(out) && err == nil {
 			err = fmt.Errorf("sequence %d: cell %d holds position %d where %d belongs", s, i, c.pos, len(out))
 		}
-		out = append(out, c.token)
+		out = append(out, c.kv)
 	}
 	return out, err
 }

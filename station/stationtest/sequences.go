@@ -48,7 +48,7 @@ func (e *Engine) Save(s engine.SeqID, from, to int) (engine.State, error) {
 		e.violate("%v", err)
 		return nil, engine.ErrDecode
 	}
-	st := &state{owned: &e.owned, from: from, tokens: h[from:]}
+	st := &state{owned: &e.owned, from: from, cells: h[from:]}
 	e.owned.add(st, "state")
 	return st, nil
 }
@@ -72,8 +72,8 @@ func (e *Engine) Restore(s engine.SeqID, st engine.State) error {
 	case saved.Len() > e.pool.room():
 		return engine.ErrPoolFull
 	}
-	for i, t := range saved.tokens {
-		e.pool.append(t, int32(saved.from+i), s)
+	for _, k := range saved.cells {
+		e.pool.append(k, s)
 	}
 	return nil
 }
