@@ -61,6 +61,7 @@ type Done struct {
 	CompletionTokens int     `json:"completion_tokens"` // sampled, the end-of-generation token not counted
 	Seed             uint64  `json:"seed"`              // the seed used
 	Session          string  `json:"session,omitempty"`
+	Position         int     `json:"position,omitempty"` // tokens of KV the session now has, the end-of-generation token included; 0 when it was released
 	Timings          Timings `json:"timings"`
 }
 

@@ -38,7 +38,7 @@ var logprob = TokenLogprob{ID: 5, Bytes: []byte("\xf0\x9f"), Logprob: -0.25, Top
 
 var forward = ForwardResponse{Session: "s1", Position: 700, Remaining: 18, Evaluated: 512, QueueMS: 0.5, PrefillMS: 1900.25, EngineMS: 1900, Logprobs: []TokenLogprob{logprob}}
 
-var done = Done{Reason: ReasonStop, StopString: "\n\n", PromptTokens: 718, CompletionTokens: 42, Seed: 9007199254740993, Session: "s1",
+var done = Done{Reason: ReasonStop, StopString: "\n\n", PromptTokens: 718, CompletionTokens: 42, Seed: 9007199254740993, Session: "s1", Position: 760,
 	Timings: Timings{QueueMS: 0.5, TokenizeMS: 0.25, PrefillMS: 1900.25, TTFTMS: 1901, EngineMS: 1900, DecodeMS: 350.5, TokensPerSecond: 119.5}}
 
 var stationError = Error{Code: CodeInvalid, Message: "top_p is 1.5, want (0, 1]", Param: "sampling.top_p", Retryable: true}
