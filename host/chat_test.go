@@ -28,7 +28,7 @@ func TestChat_WholeAnswerHasEveryField(t *testing.T) {
 	require.Equal(t, "stop", choice["finish_reason"])
 	require.Nil(t, choice["logprobs"])
 	require.Equal(t, map[string]any{"prompt_tokens": 9., "completion_tokens": 2., "total_tokens": 11.,
-		"prompt_tokens_details": map[string]any{"cached_tokens": 0.}}, m["usage"])
+		"prompt_tokens_details": map[string]any{"cached_tokens": 0., "cache_write_tokens": 0.}}, m["usage"])
 	g := m["_gnosis"].(map[string]any)
 	require.Equal(t, "disabled", g["liquid_memory"])
 	require.Equal(t, "native", g["path"])

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +24,8 @@ type Options struct {
 	DefaultMaxTokens int
 	Limits           openai.Limits
 
-	APIKeys     []string // empty: no key is asked for
+	APIKeys     []string // for inference; empty, and no AdminKeys: no key is asked for
+	AdminKeys   []string // may do all that an API key may, and /liquid
 	CORSOrigins []string // origins of browsers, "*" for all; empty: CORS is off
 
 	MaxInFlight int // answers at once, each choice counts; default 64
@@ -110,9 +112,12 @@ func (o Options) withDefaults() (Options, error) {
 		}
 		seen[m] = true
 	}
-	for _, k := range o.APIKeys {
+	for i, k := range slices.Concat(o.APIKeys, o.AdminKeys) {
 		if strings.TrimSpace(k) != k || k == "" {
 			return o, fmt.Errorf("an API key is empty or padded with white space")
+		}
+		if i >= len(o.APIKeys) && slices.Contains(o.APIKeys, k) {
+			return o, fmt.Errorf("an admin key is also an API key for inference: a key is of one kind")
 		}
 	}
 	o.Limits = o.Limits.WithDefaults()

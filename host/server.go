@@ -39,7 +39,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, keys: newKeyring(o.APIKeys), started: time.Now()}
+	s := &Server{o: o, keys: newKeyring(o.APIKeys, o.AdminKeys), started: time.Now()}
 	s.station = newWatcher(o)
 	s.bodies.most = o.MaxBodyMemory
 	s.admission = newAdmission(o.MaxInFlight, o.MaxBacklog)

@@ -25,6 +25,7 @@ const (
 	CodeContextLength  Code = "context_length_exceeded"
 	CodeModelNotFound  Code = "model_not_found"
 	CodeInvalidKey     Code = "invalid_api_key"
+	CodePermission     Code = "insufficient_permissions" // the key is valid, and of another kind
 	CodeNotFound       Code = "not_found"
 	CodeMethod         Code = "method_not_allowed"
 	CodeTooLarge       Code = "request_too_large"
@@ -62,6 +63,7 @@ var table = map[Code]struct {
 	CodeContextLength:  {http.StatusBadRequest, typeInvalid},
 	CodeModelNotFound:  {http.StatusNotFound, typeInvalid},
 	CodeInvalidKey:     {http.StatusUnauthorized, typeInvalid},
+	CodePermission:     {http.StatusForbidden, typeInvalid},
 	CodeNotFound:       {http.StatusNotFound, typeInvalid},
 	CodeMethod:         {http.StatusMethodNotAllowed, typeInvalid},
 	CodeTooLarge:       {http.StatusRequestEntityTooLarge, typeInvalid},

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -42,13 +43,20 @@ type Message struct {
 type Content struct {
 	Given bool // neither absent nor null
 	Text  string
+
+	// Breakpoints are the byte offsets in Text where a part with a
+	// prompt_cache_breakpoint ends, ascending.
+	Breakpoints []int
+
+	ttl   time.Duration // the longest of the breakpoints
 	parts []part
 }
 
 type part struct {
-	Type    *string `json:"type"`
-	Text    *string `json:"text"`
-	Refusal *string `json:"refusal"`
+	Type       *string          `json:"type"`
+	Text       *string          `json:"text"`
+	Refusal    *string          `json:"refusal"`
+	Breakpoint *CacheBreakpoint `json:"prompt_cache_breakpoint"`
 }
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
@@ -87,6 +95,18 @@ func (c *Content) join(path string) *Error {
 			return NewError(CodeMissing, at+"."+*p.Type, "%s.%s is missing", at, *p.Type)
 		}
 		c.Text += *text
+		if p.Breakpoint == nil {
+			continue
+		}
+		at += ".prompt_cache_breakpoint"
+		if *p.Type != "text" {
+			return NewError(CodeUnsupported, at, "%s is only allowed in text parts", at)
+		}
+		if err := p.Breakpoint.validate(at); err != nil {
+			return err
+		}
+		c.Breakpoints = append(c.Breakpoints, len(c.Text))
+		c.ttl = max(c.ttl, lifetime(p.Breakpoint.TTL))
 	}
 	c.parts = nil
 	return nil

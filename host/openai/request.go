@@ -41,6 +41,13 @@ type ChatRequest struct {
 	ChatTemplateKwargs jsontext.Value `json:"chat_template_kwargs"`
 	ReasoningEffort    *string        `json:"reasoning_effort"`
 
+	// Reuse of the prompt; [ChatRequest.Cache] sums them up with the breakpoints
+	// of the messages. CacheSalt is an extension.
+	PromptCacheKey       *string       `json:"prompt_cache_key"`
+	PromptCacheOptions   *CacheOptions `json:"prompt_cache_options"`
+	PromptCacheRetention *string       `json:"prompt_cache_retention"`
+	CacheSalt            *string       `json:"cache_salt"`
+
 	// Known, and allowed only in the form that asks for nothing.
 	Tools          jsontext.Value `json:"tools"`
 	ToolChoice     jsontext.Value `json:"tool_choice"`

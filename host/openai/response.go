@@ -58,9 +58,11 @@ type Usage struct {
 	PromptDetails    PromptDetails `json:"prompt_tokens_details"`
 }
 
-// PromptDetails tells how much of the prompt was reused.
+// PromptDetails tells how much of the prompt was reused, and how much of the
+// conversation was newly stored.
 type PromptDetails struct {
-	CachedTokens int `json:"cached_tokens"`
+	CachedTokens     int `json:"cached_tokens"`
+	CacheWriteTokens int `json:"cache_write_tokens"`
 }
 
 // Add counts one choice that ended.

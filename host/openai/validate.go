@@ -40,7 +40,7 @@ func (r *ChatRequest) validate(l Limits) *Error {
 	if r.Model == nil || *r.Model == "" {
 		return NewError(CodeMissing, "model", "model is missing: give the name of a served model (GET /v1/models lists them)")
 	}
-	checks := []func(Limits) *Error{r.validateMessages, r.validateLength, r.validateSampling, r.validateOutput, r.validateRefused}
+	checks := []func(Limits) *Error{r.validateMessages, r.validateLength, r.validateSampling, r.validateOutput, r.validateCache, r.validateRefused}
 	for _, check := range checks {
 		if err := check(l); err != nil {
 			return err

@@ -76,19 +76,22 @@ func (a Abilities) adapt(in []Message) []Message {
 
 // systemsToHead puts all system messages together as one at the head.
 func systemsToHead(in []Message) []Message {
-	var texts []string
+	head := Message{Role: System}
+	systems := 0
 	var rest []Message
 	for _, m := range in {
-		if m.Role == System {
-			texts = append(texts, m.Content)
-		} else {
+		if m.Role != System {
 			rest = append(rest, m)
+			continue
 		}
+		if systems++; systems > 1 {
+			head.join("\n\n", nil)
+		}
+		head.join(m.Content, m.Breakpoints)
 	}
-	if len(texts) == 0 || (len(texts) == 1 && in[0].Role == System) {
+	if systems == 0 || (systems == 1 && in[0].Role == System) {
 		return in
 	}
-	head := Message{Role: System, Content: strings.Join(texts, "\n\n")}
 	return append([]Message{head}, rest...)
 }
 
@@ -98,13 +101,16 @@ func systemIntoUser(in []Message) []Message {
 	if len(in) == 0 || in[0].Role != System {
 		return in
 	}
-	system, rest := in[0].Content, in[1:]
+	rest := in[1:]
+	user := Message{Role: User, Content: in[0].Content, Breakpoints: in[0].Breakpoints}
 	if len(rest) == 0 || rest[0].Role != User {
-		return append([]Message{{Role: User, Content: system}}, rest...)
+		return append([]Message{user}, rest...)
 	}
 	out := append([]Message(nil), rest...)
-	if system != "" {
-		out[0].Content = system + "\n\n" + out[0].Content
+	if user.Content != "" {
+		user.join("\n\n", nil)
+		user.join(out[0].Content, out[0].Breakpoints)
+		out[0].Content, out[0].Breakpoints = user.Content, user.Breakpoints
 	}
 	return out
 }
@@ -139,14 +145,19 @@ func toolsAsText(in []Message) []Message {
 			if name != "" {
 				text += " " + name
 			}
-			text += ":\n" + m.Content
+			text += ":\n"
 			if joined {
-				out[len(out)-1].Content += "\n\n" + text
+				text = "\n\n" + text
 			} else {
-				out, joined = append(out, Message{Role: User, Content: text}), true
+				out, joined = append(out, Message{Role: User}), true
 			}
+			last := &out[len(out)-1]
+			last.join(text, nil)
+			last.join(m.Content, m.Breakpoints)
 		case m.Role == User && joined:
-			out[len(out)-1].Content += "\n\n" + m.Content
+			last := &out[len(out)-1]
+			last.join("\n\n", nil)
+			last.join(m.Content, m.Breakpoints)
 			joined = false
 		default:
 			out, joined = append(out, m), false

@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/ardanlabs/jinja"
@@ -32,6 +33,19 @@ type Message struct {
 	Reasoning  string
 	ToolCalls  []ToolCall
 	ToolCallID string
+
+	// Breakpoints are byte offsets in Content, at the end of what a client marked;
+	// see [Template.RenderPoints].
+	Breakpoints []int
+}
+
+// join adds text to a message's content, and the breakpoints in it.
+func (m *Message) join(text string, breakpoints []int) {
+	points := slices.Clone(m.Breakpoints) // the client's own slice stays as it is
+	for _, at := range breakpoints {
+		points = append(points, len(m.Content)+at)
+	}
+	m.Content, m.Breakpoints = m.Content+text, points
 }
 
 // ToolCall of an assistant message. Arguments is the text of a JSON object.

@@ -27,19 +27,20 @@ import (
 // differently is one it tests for, such as </think> in an old answer: it is left
 // whole if it cannot be a token of the chat's structure, else the request is
 // refused.
-func (t *Template) split(c Conversation) ([]wire.Segment, error) {
-	s := splitter{t: t, c: c, now: t.now()}
-	var err error
-	s.want, err = t.render(c, func(text string) string { s.texts = append(s.texts, text); return text }, s.now)
+//
+// want is the rendering, which is what the segments' texts join to.
+func (t *Template) split(c Conversation, now time.Time) (want string, segs []wire.Segment, err error) {
+	s := splitter{t: t, c: c, now: now}
+	s.want, err = t.render(c, func(text string) string { s.texts = append(s.texts, text); return text }, now)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	s.marks = newMarks(s.want, s.texts)
-	if segs, ok := s.try(func(_ int, text string) string { return s.wrap(text) }); ok {
-		return tidy(segs), nil
+	segs, ok := s.try(func(_ int, text string) string { return s.wrap(text) })
+	if !ok {
+		segs, err = s.splitBroken()
 	}
-	segs, err := s.splitBroken()
-	return tidy(segs), err
+	return s.want, tidy(segs), err
 }
 
 // splitter is the state of one split.
@@ -151,15 +152,21 @@ const (
 )
 
 func newMarks(rendered string, texts []string) marks {
+	free := freeRunes(3, rendered, texts)
+	return marks{free[0], free[1], free[2]}
+}
+
+// freeRunes are n private characters that occur in none of the texts.
+func freeRunes(n int, rendered string, texts []string) []rune {
 	var free []rune
-	for r := rand.Int32N(privateCount); len(free) < 3; r = (r + 1) % privateCount {
+	for r := rand.Int32N(privateCount); len(free) < n; r = (r + 1) % privateCount {
 		c := privateFirst + r
 		has := func(s string) bool { return strings.ContainsRune(s, c) }
 		if !has(rendered) && !slices.ContainsFunc(texts, has) {
 			free = append(free, c)
 		}
 	}
-	return marks{free[0], free[1], free[2]}
+	return free
 }
 
 // wrap is the marker of the first way.

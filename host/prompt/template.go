@@ -84,7 +84,8 @@ func (t *Template) Render(c Conversation) ([]wire.Segment, error) {
 		return nil, err
 	}
 	c.Messages = t.Abilities.adapt(c.Messages)
-	return t.split(c)
+	_, segs, err := t.split(c, t.now())
+	return segs, err
 }
 
 // render runs the template once. now is fixed by the caller, so that the
