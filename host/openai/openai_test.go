@@ -239,6 +239,7 @@ func TestError_EveryCodeHasARowAndEveryWireCodeATranslation(t *testing.T) {
 func FuzzDecodeChat_NeverPanicsAndAlwaysNamesAStatus(f *testing.F) {
 	f.Add([]byte("{" + hi + "}"))
 	f.Add([]byte(`{"model":"m","messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}],"stop":["a"],"n":2.0}`))
+	f.Add([]byte(`{"model":"m","prompt_cache_key":"k","prompt_cache_options":{"mode":"explicit","ttl":"30m","x":1},"cache_salt":"s","messages":[{"role":"user","content":[{"type":"text","text":"a","prompt_cache_breakpoint":{"mode":"explicit","ttl":"1h"}}]}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := DecodeChat(body, Limits{})
 		if err != nil {
@@ -248,5 +249,11 @@ func FuzzDecodeChat_NeverPanicsAndAlwaysNamesAStatus(f *testing.F) {
 		}
 		require.NotEmpty(t, r.Messages)
 		r.Generate(nil, 0, 100, 0)
+		require.LessOrEqual(t, r.Cache().TTL, maxCacheTTL)
+		for _, m := range r.Messages {
+			for _, at := range m.Content.Breakpoints {
+				require.LessOrEqual(t, at, len(m.Content.Text))
+			}
+		}
 	})
 }
