@@ -15,6 +15,9 @@ import (
 type sequence struct {
 	tokens []engine.Token
 
+	working   bool           // a call runs: tokens is the loop's
+	evaluated []engine.Token // else: the tokens whose KV it has, as the last call left them
+
 	pos     int          // tokens evaluated: KV holds positions [0, pos)
 	id      engine.SeqID // its place in the engine, noSeq when it has none
 	swapped engine.State // its KV in RAM while it has no place; nil if pos is 0
@@ -22,6 +25,12 @@ type sequence struct {
 	sampler engine.Sampler
 	tail    []byte // of a character that a call's last token cut; the next call completes it
 	adapter string // adapter set; only sequences of one set share a batch
+
+	base   *sequence // whose cells its first shared positions are; see pool
+	shared int
+	memory *memory     // its part in liquid memory; nil for none
+	copies []*copyWork // rows to be copied out before its cells may go, by position
+	parked bool        // nobody's any more, but for copies
 }
 
 const noSeq engine.SeqID = -1
@@ -35,6 +44,14 @@ func (s *sequence) drop() {
 		s.sampler.Free()
 		s.sampler = nil
 	}
+}
+
+// known are the tokens whose KV the sequence has.
+func (s *sequence) known() []engine.Token {
+	if s.working {
+		return s.tokens[:s.pos]
+	}
+	return s.evaluated[:min(s.pos, len(s.evaluated))]
 }
 
 // forgetRow frees the held logits.
@@ -54,6 +71,7 @@ type call struct {
 	from    int // pos at the start
 	dec     *decoding
 	turn    *wire.Sampling // of a session's decode call
+	restore *restore       // the call only restores stored KV
 	release bool           // the sequence ends with the call
 	session string
 

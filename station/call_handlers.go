@@ -279,8 +279,11 @@ func (st *Station) settle(s *session, c *call, last wire.Frame, gone bool) {
 		if c.turn != nil {
 			s.turn = c.turn // only now: a call that was not taken has left no sampler
 		}
-		if last.Forward != nil {
+		switch {
+		case last.Forward != nil:
 			s.position = last.Forward.Position
+		case c.restore != nil:
+			s.position = c.restore.answer.Position
 		}
 		st.sessions.release(s)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"thoth/station/engine"
+	"thoth/station/kvstore"
 	"thoth/station/wire"
 )
 
@@ -25,10 +26,10 @@ type loop struct {
 	pool *pool
 	pace pace
 
-	waiting []*call     // without a place in the batch, oldest first
-	running []*call     // in the batch, in order of arrival inside an adapter set
-	idle    []*sequence // sessions between calls, longest idle first
-	copies  []copyJob   // KV copies to be done in slices between steps
+	waiting  []*call     // without a place in the batch, oldest first
+	running  []*call     // in the batch, in order of arrival inside an adapter set
+	idle     []*sequence // sessions between calls, longest idle first
+	lastWork time.Time   // when a call came or a step was made
 
 	batch   engine.Batch
 	reqs    []engine.SampleRequest
@@ -41,7 +42,8 @@ type loop struct {
 		sync.Mutex
 		calls    []*call
 		ended    []*sequence
-		queued   int // calls here and in waiting
+		ops      []func() // small work on what the loop owns
+		queued   int      // calls here and in waiting
 		draining bool
 		stopped  bool // no call will be taken any more
 		abandon  bool // end what still runs
@@ -53,6 +55,11 @@ type loop struct {
 		call *call
 	}
 
+	mover engine.Mover   // nil when the engine cannot move KV
+	store *kvstore.Store // never nil; without a budget it stores nothing
+	kv    kvCounts
+	kvOff string // why there are no KV sessions, "" when there are
+
 	unproven error       // why the self-test at load failed
 	quiet    func() bool // waits until no handler uses the engine, within bounds
 
@@ -60,10 +67,6 @@ type loop struct {
 	counts      counts
 	stepSeconds prometheus.Observer
 }
-
-// copyJob is one slice of copying KV for a purpose that can wait. It reports
-// whether the job is finished; the loop calls it again in the next step if not.
-type copyJob func() (finished bool)
 
 // idleTidy is how long the loop sits idle before it compacts on its own account:
 // long enough not to come between the calls of one request.
@@ -75,7 +78,9 @@ const reserve = 32
 
 func newLoop(eng engine.Engine, opts Options, stepSeconds prometheus.Observer, quiet func() bool) *loop {
 	info := eng.Info()
+	mover, _ := eng.(engine.Mover)
 	l := &loop{
+		mover: mover, kv: kvCounts{short: map[wire.KVReason]uint64{}},
 		opts: opts, eng: eng, info: info, pool: newPool(eng, opts.SwapBytes), stepSeconds: stepSeconds, quiet: quiet,
 		wake:  make(chan struct{}, 1),
 		isEOG: make(map[engine.Token]bool, len(info.EOG)),
@@ -145,48 +150,93 @@ func (l *loop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.intake()
 		l.admit()
-		worked := l.step()
-		l.copySlice(!worked)
-		l.publish()
-		if !worked {
-			l.sleep(ctx)
+		start := time.Now()
+		if l.step() {
+			l.lastWork = time.Now()
+			l.copyBeside(l.lastWork.Sub(start))
+			l.publish()
+			continue
 		}
+		l.publish()
+		l.sleep(ctx)
 	}
 }
 
-// sleep blocks until something arrives. Dead cells left by sessions that still
-// live are tidied up once when the loop has been idle for a while.
+// sleep blocks until something arrives, or until something is due that waits for
+// the loop to be idle: copies of captured KV, then tidying up dead cells left by
+// sessions that still live.
 func (l *loop) sleep(ctx context.Context) {
-	var tidy <-chan time.Time
-	if l.pool.dead() > 0 && len(l.copies) == 0 {
-		t := time.NewTimer(idleTidy)
+	copying := l.copying()
+	var due time.Time
+	switch {
+	case copying != nil:
+		due = l.lastWork.Add(copyQuiet)
+	case l.pool.dead() > 0:
+		due = l.lastWork.Add(idleTidy)
+	}
+	if t := l.nextPromise(); !t.IsZero() && (due.IsZero() || t.Before(due)) {
+		due, copying = t, nil
+	}
+	var alarm <-chan time.Time
+	if !due.IsZero() {
+		t := time.NewTimer(time.Until(due))
 		defer t.Stop()
-		tidy = t.C
+		alarm = t.C
 	}
 	select {
 	case <-l.wake:
 	case <-ctx.Done():
-	case <-tidy:
-		l.copies = append(l.copies, func() bool { l.pool.compact(); l.reap(); return true })
+	case <-alarm:
+		switch {
+		case copying != nil:
+			l.copyOut(copying, copyRun)
+		case len(l.waiting) == 0 && l.pool.dead() > 0:
+			l.pool.compact()
+			l.reap()
+		}
 	}
+}
+
+// do runs op on the loop's goroutine, between two steps, and waits for it. It
+// reports false when the loop has ended.
+func (l *loop) do(op func()) bool {
+	done := make(chan struct{})
+	l.inbox.Lock()
+	if l.inbox.stopped {
+		l.inbox.Unlock()
+		return false
+	}
+	l.inbox.ops = append(l.inbox.ops, func() { op(); close(done) })
+	l.inbox.Unlock()
+	l.signal()
+	<-done
+	return true
 }
 
 // intake takes what arrived and drops what was cancelled.
 func (l *loop) intake() {
 	l.inbox.Lock()
-	calls, ended, abandon := l.inbox.calls, l.inbox.ended, l.inbox.abandon
-	l.inbox.calls, l.inbox.ended = nil, nil
+	calls, ended, ops, abandon := l.inbox.calls, l.inbox.ended, l.inbox.ops, l.inbox.abandon
+	l.inbox.calls, l.inbox.ended, l.inbox.ops = nil, nil, nil
 	l.inbox.Unlock()
+	if len(calls)+len(ops) > 0 {
+		l.lastWork = time.Now()
+	}
 
 	for _, c := range calls {
 		l.idle = without(l.idle, c.seq)
+		c.seq.working = true
 		if c.dec != nil {
 			c.begin()
 		}
 		l.waiting = append(l.waiting, c)
 	}
+	for _, op := range ops {
+		op()
+	}
 	for _, s := range ended {
 		l.idle = without(l.idle, s)
+		l.keep(s)
 		l.discard(s)
 	}
 	for _, c := range slices.Concat(l.waiting, l.running) {
@@ -201,30 +251,57 @@ func (l *loop) intake() {
 	l.count()
 }
 
-// admit gives waiting calls their place, in order, while there is room for
-// their prompt.
+// admit gives waiting calls their place, in order, while there is room for what
+// they bring. A load that waits for something else lets others pass.
 func (l *loop) admit() {
-	for len(l.waiting) > 0 && !l.inboxAbandon() {
-		c := l.waiting[0]
-		if !l.makeRoom(c) {
-			break
-		}
-		if c.seq.id == noSeq && !l.pool.place(c.seq) {
-			if l.reap(); len(l.waiting) > 0 && l.waiting[0] == c {
-				break
-			}
+	for i := 0; i < len(l.waiting) && !l.inboxAbandon(); {
+		c := l.waiting[i]
+		if c.restore != nil && !l.chooseSource(c) {
+			i++
 			continue
 		}
-		l.waiting = l.waiting[1:]
-		l.running = append(l.running, c)
+		if !l.enter(c) {
+			if i < len(l.waiting) && l.waiting[i] == c {
+				break
+			}
+			i = 0 // others have been moved or ended
+			continue
+		}
+		l.waiting = without(l.waiting, c)
 		if c.started.IsZero() {
 			c.started = time.Now()
 			c.from = c.seq.pos
 		}
+		if c.restore != nil {
+			if l.chooseSource(c) { // again: making room may have taken what it was to share
+				l.restoreNow(c)
+			} else {
+				l.waiting = slices.Insert(l.waiting, min(i, len(l.waiting)), c)
+				i++
+			}
+			continue
+		}
+		l.running = append(l.running, c)
 	}
 	l.reap()
 	l.count()
 	l.tellQueue()
+}
+
+// enter makes room for a call and places its sequence. A load that restores
+// nothing needs no place.
+func (l *loop) enter(c *call) bool {
+	if c.restore != nil && c.missing() == 0 && c.restore.hotN == 0 {
+		return true
+	}
+	if !l.makeRoom(c) {
+		return false
+	}
+	if c.seq.id == noSeq && !l.pool.place(c.seq) {
+		l.reap()
+		return false
+	}
+	return true
 }
 
 // makeRoom says whether a call's prompt fits beside what is running, after
@@ -238,7 +315,7 @@ func (l *loop) makeRoom(c *call) bool {
 		need += r.missing() + reserve
 	}
 	for l.pool.live()+need > l.pool.cells || c.seq.id == noSeq && len(l.pool.free) == 0 {
-		if !l.swapOutIdle(c) {
+		if !l.relieve(c) {
 			// Alone it always fits: a sequence is at most context_length, the pool at least that.
 			return len(l.running) == 0 && (c.seq.id != noSeq || len(l.pool.free) > 0)
 		}
@@ -246,37 +323,41 @@ func (l *loop) makeRoom(c *call) bool {
 	return true
 }
 
+// relieve takes something out of the pool that does not run, but not c: first what
+// is there only to be copied.
+func (l *loop) relieve(c *call) bool {
+	for _, s := range l.pool.residents {
+		if s.parked {
+			l.copyOut(s, len(s.copies))
+			return true
+		}
+	}
+	return l.swapOutIdle(c)
+}
+
+// swap moves a sequence's KV to RAM, after copying what a save has promised of it.
+func (l *loop) swap(s *sequence) {
+	l.copyOut(s, len(s.copies))
+	l.pool.swapOut(s)
+	l.reap()
+}
+
 // swapOutIdle moves the KV of a sequence that does not run to RAM: of the session
 // that was idle longest, else of the call that waits last, but not of c.
 func (l *loop) swapOutIdle(c *call) bool {
 	for _, s := range l.idle {
 		if s.id != noSeq {
-			l.pool.swapOut(s)
-			l.reap()
+			l.swap(s)
 			return true
 		}
 	}
 	for _, w := range slices.Backward(l.waiting) {
 		if w.seq.id != noSeq && w != c {
-			l.pool.swapOut(w.seq)
-			l.reap()
+			l.swap(w.seq)
 			return true
 		}
 	}
 	return false
-}
-
-// copySlice spends engine time on queued copies: a slice beside running calls,
-// without limit when idle.
-func (l *loop) copySlice(idle bool) {
-	for start := time.Now(); len(l.copies) > 0; {
-		if l.copies[0]() {
-			l.copies = l.copies[1:]
-		}
-		if !idle && time.Since(start) > l.opts.CopySlice {
-			return
-		}
-	}
 }
 
 // reap deals with sequences whose KV was lost: a call ends with an error, an idle
@@ -298,6 +379,9 @@ func (l *loop) reap() {
 // fail ends a call and its sequence with an error frame.
 func (l *loop) fail(c *call, e *wire.Error) {
 	l.remove(c)
+	if e.Code != wire.CodeEngine {
+		l.keep(c.seq)
+	}
 	l.discard(c.seq)
 	if e.Code != wire.CodeCancelled {
 		l.counts.failed.Add(1)
@@ -310,6 +394,7 @@ func (l *loop) discard(s *sequence) {
 	l.pool.leave(s)
 	l.pool.dropSwapped(s)
 	s.drop()
+	s.working = false
 }
 
 func (l *loop) remove(c *call) {
@@ -324,9 +409,11 @@ func (l *loop) shutdown() {
 	l.inbox.Unlock()
 	l.intake()
 	for _, s := range l.idle {
+		l.keep(s)
 		l.discard(s)
 	}
 	l.idle = nil
+	l.copyAll()
 	l.publish()
 	if !l.quiet() {
 		l.opts.Logger.Warn().Msg("a handler still holds the engine; it is left to the end of the process")

@@ -1,6 +1,7 @@
 package station
 
 import (
+	"math"
 	"net/http"
 	"os"
 	"runtime"
@@ -30,6 +31,17 @@ type gauges struct {
 	used, dead                atomic.Int64
 	compactions, swaps        atomic.Uint64
 	compactionNS              atomic.Int64
+	perToken                  atomic.Uint64 // float64 bits
+	kv                        atomic.Pointer[wire.KVIndex]
+}
+
+// tokenSeconds is what evaluating one prompt token takes, as last seen; a guess
+// before the first.
+func (g *gauges) tokenSeconds() float64 {
+	if s := math.Float64frombits(g.perToken.Load()); s > 0 {
+		return s
+	}
+	return 1.0 / 500
 }
 
 // publish tells the loop's books to readers on other goroutines.
@@ -54,6 +66,10 @@ func (l *loop) publish() {
 	g.compactions.Store(l.pool.compactions)
 	g.compactionNS.Store(int64(l.pool.compactionTime))
 	g.swaps.Store(l.pool.swaps)
+	g.perToken.Store(math.Float64bits(l.pace.perToken))
+	if l.kvOff == "" {
+		g.kv.Store(l.kvIndex())
+	}
 }
 
 func (st *Station) stats() wire.Stats {
@@ -73,6 +89,9 @@ func (st *Station) stats() wire.Stats {
 	s.SwappedBytes = g.swappedBytes.Load()
 	s.Cells, s.CellsUsed, s.CellsDead = l.info.Cells, int(g.used.Load()), int(g.dead.Load())
 	s.Threads = l.info.Backend.Threads
+	if l.kvOff == "" {
+		s.KV = st.kvIndex(l)
+	}
 	return s
 }
 

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"thoth/station/kvstore"
 )
 
 // Options of a station. Zero values take the defaults named here.
@@ -24,14 +26,18 @@ type Options struct {
 	// PrefillTarget is the same while nothing is being decoded. It bounds how
 	// long a new request waits to join. Default 500 ms.
 	PrefillTarget time.Duration
-	// CopySlice is the engine time one step may spend on queued copies of KV.
-	// Default 5 ms.
-	CopySlice time.Duration
 	// SwapBytes bounds the KV kept in RAM of sequences that had to leave the pool;
 	// beyond it their tokens are evaluated again. Default 512 MiB.
 	SwapBytes int
 	// MaxBodyBytes bounds a request body. Default 32 MiB.
 	MaxBodyBytes int64
+
+	// KV says what is kept of KV; its Identity and TokenBytes are filled from the
+	// engine. WarmBytes 0 turns KV sessions off.
+	KV kvstore.Options
+	// NoKVSession leaves the routes of /kv-session out, and /health silent about
+	// them, as a station does that was built before they were: for tests.
+	NoKVSession bool
 
 	Logger zerolog.Logger
 }
@@ -42,7 +48,6 @@ func (o Options) withDefaults() Options {
 	def(&o.SessionLease, 10*time.Second)
 	def(&o.StepTarget, 100*time.Millisecond)
 	def(&o.PrefillTarget, 500*time.Millisecond)
-	def(&o.CopySlice, 5*time.Millisecond)
 	def(&o.SwapBytes, 512<<20)
 	def(&o.MaxBodyBytes, 32<<20)
 	return o

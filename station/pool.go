@@ -10,15 +10,21 @@ import (
 // pool keeps the books of the engine's KV cells and gives sequences their place.
 //
 // Cells are taken upward only (see package engine). top counts those taken since
-// the last reset; the sum of the residents' positions is live, the rest is dead:
+// the last reset; the sum of the residents' own cells is live, the rest is dead:
 // cells of sequences that have left.
 //
-// Invariant: top = live + dead <= cells; a resident's cells ascend.
+// A resident may share the cells of its first positions with another, its base:
+// these are its base's own, or its base's base's. When a base leaves, the heir
+// that shares most of its cells owns them from then on.
+//
+// Invariants: top = live + dead <= cells; a resident's cells ascend; a base is a
+// resident, holds more positions of its own than its heir shares of its base's
+// base, and its cells lie below its heir's own.
 type pool struct {
 	eng       engine.Engine
 	cells     int
 	top       int
-	residents []*sequence // in the order they took their place
+	residents []*sequence
 	free      []engine.SeqID
 
 	rent int // what the dead cells have cost since the last compaction
@@ -50,7 +56,7 @@ func newPool(eng engine.Engine, swapBudget int) *pool {
 func (p *pool) live() int {
 	n := 0
 	for _, s := range p.residents {
-		n += s.pos
+		n += s.pos - s.shared
 	}
 	return n
 }
@@ -83,16 +89,68 @@ func (p *pool) place(s *sequence) bool {
 	return true
 }
 
-// leave takes a sequence's place away; its cells die.
+// join makes a resident without KV an heir of base's first n positions. No cell
+// is taken.
+func (p *pool) join(s, base *sequence, n int) {
+	p.eng.Fork(base.id, s.id, n)
+	for n <= base.shared {
+		base = base.base
+	}
+	s.base, s.shared, s.pos = base, n, n
+}
+
+// leave takes a sequence's place away; the cells that only it had die. Cells that
+// are still to be copied stay under a sequence that nobody calls, until copied.
 func (p *pool) leave(s *sequence) {
 	if s.id == noSeq {
 		return
 	}
+	if len(s.copies) > 0 {
+		p.park(s)
+		return
+	}
+	p.bequeath(s)
 	p.eng.Retire(s.id) // also at position 0: a failed decode may have left cells
 	p.forget(s)
 	if len(p.residents) == 0 || p.live() == 0 {
 		p.reset() // nothing lives: the pool is empty for free
 	}
+}
+
+// park puts a sequence of its own in the place of one that leaves.
+func (p *pool) park(s *sequence) {
+	parked := &sequence{id: s.id, base: s.base, shared: s.shared, copies: s.copies, memory: s.memory, parked: true, evaluated: s.known()}
+	parked.pos = s.copies[len(s.copies)-1].end()
+	for i, r := range p.residents {
+		switch {
+		case r == s:
+			p.residents[i] = parked
+		case r.base == s:
+			r.base = parked
+			parked.pos = max(parked.pos, r.shared)
+		}
+	}
+	s.id, s.base, s.shared, s.copies = noSeq, nil, 0, nil
+}
+
+// bequeath gives the cells that others share with a leaving sequence to the one
+// that shares most of them.
+func (p *pool) bequeath(s *sequence) {
+	var heir *sequence
+	for _, r := range p.residents {
+		if r.base == s && (heir == nil || r.shared > heir.shared) {
+			heir = r
+		}
+	}
+	if heir == nil {
+		return
+	}
+	for _, r := range p.residents {
+		if r.base == s && r != heir {
+			r.base = heir
+		}
+	}
+	heir.base, heir.shared = s.base, s.shared
 }
 
 func (p *pool) forget(s *sequence) {
@@ -103,7 +161,18 @@ func (p *pool) forget(s *sequence) {
 		}
 	}
 	p.free = append(p.free, s.id)
-	s.id = noSeq
+	s.id, s.base, s.shared = noSeq, nil, 0
+}
+
+// frees is the number of cells that die when s leaves.
+func (p *pool) frees(s *sequence) int {
+	kept := s.shared
+	for _, r := range p.residents {
+		if r.base == s {
+			kept = max(kept, r.shared)
+		}
+	}
+	return s.pos - kept
 }
 
 // swapOut takes a resident's place away and keeps its KV in RAM, within the
@@ -139,6 +208,7 @@ func (p *pool) dropSwapped(s *sequence) {
 
 // lose gives up a sequence's KV after a fault of the engine.
 func (p *pool) lose(s *sequence, err error) {
+	s.dropCopies()
 	if s.id != noSeq {
 		p.leave(s)
 	}
@@ -148,7 +218,7 @@ func (p *pool) lose(s *sequence, err error) {
 	p.losses = append(p.losses, loss{s, err})
 }
 
-// took records n cells taken by a decode.
+// took records n cells taken by a decode or an import.
 func (p *pool) took(n int) { p.top += n }
 
 // charge adds what a batch of so many rows paid for scanning dead cells, and
@@ -164,18 +234,19 @@ func (p *pool) charge(rows int) bool {
 	return p.rent > moveCost*p.live()
 }
 
-// compact moves the living together: save each, reset, restore in order. A
-// sequence that cannot be saved or restored is a loss; the others are not touched
-// by it. Afterwards nothing is dead.
+// compact moves the living together: save the own cells of each, reset, restore
+// them, bases before their heirs, so that shared cells are there once. A sequence
+// that cannot be saved or restored is a loss, and so are its heirs; the others
+// are not touched by it. Afterwards nothing is dead.
 func (p *pool) compact() {
 	start := time.Now()
 	states := make(map[*sequence]engine.State, len(p.residents))
 	failed := map[*sequence]error{}
 	for _, s := range p.residents {
-		if s.pos == 0 {
+		if s.pos == s.shared {
 			continue
 		}
-		st, err := p.eng.Save(s.id, 0, s.pos)
+		st, err := p.eng.Save(s.id, s.shared, s.pos)
 		if err != nil {
 			failed[s] = fmt.Errorf("compaction: %w", err)
 			continue
@@ -183,25 +254,49 @@ func (p *pool) compact() {
 		states[s] = st
 	}
 	p.reset()
+	put := make(map[*sequence]bool, len(p.residents))
 	for _, s := range p.residents {
-		st := states[s]
-		if st == nil {
-			continue
-		}
-		if err := p.eng.Restore(s.id, st); err != nil {
-			failed[s] = fmt.Errorf("compaction: %w", err)
-		} else {
-			p.top += s.pos
-		}
+		p.putBack(s, states, failed, put)
+	}
+	for _, st := range states {
 		st.Free()
 	}
 	for s, err := range failed {
+		s.dropCopies()
 		s.pos = 0 // of it nothing is in the pool
 		p.forget(s)
 		p.lose(s, err)
 	}
 	p.compactions++
 	p.compactionTime += time.Since(start)
+}
+
+// putBack restores a sequence after its base.
+func (p *pool) putBack(s *sequence, states map[*sequence]engine.State, failed map[*sequence]error, put map[*sequence]bool) {
+	if put[s] {
+		return
+	}
+	put[s] = true
+	if s.base != nil {
+		p.putBack(s.base, states, failed, put)
+		if err := failed[s.base]; err != nil {
+			failed[s] = err
+		}
+	}
+	if failed[s] != nil {
+		return
+	}
+	if s.shared > 0 {
+		p.eng.Fork(s.base.id, s.id, s.shared)
+	}
+	if st := states[s]; st != nil {
+		if err := p.eng.Restore(s.id, st); err != nil {
+			failed[s] = fmt.Errorf("compaction: %w", err)
+			p.eng.Retire(s.id)
+			return
+		}
+		p.top += s.pos - s.shared
+	}
 }
 
 func (p *pool) reset() {

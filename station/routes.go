@@ -30,6 +30,9 @@ func (st *Station) routes() http.Handler {
 	r.Post(wire.RouteEmbed, st.guarded(st.postEmbed))
 	r.Post(wire.RouteForward, st.guarded(st.postForward))
 	r.Post(wire.RouteDecodeNext, st.guarded(st.postDecodeNext))
+	if !st.opts.NoKVSession {
+		st.kvRoutes(r)
+	}
 	return r
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"thoth/station/engine"
 )
 
@@ -37,24 +39,36 @@ func SelfTest(eng engine.Engine) []Check {
 	t.check("restore", func() (string, error) { return t.restored(len(t.prompt)-1, 0) })
 	t.check("restore behind others", func() (string, error) { return t.restored(len(t.prompt)-1, 33) })
 	t.check("cut", func() (string, error) { return t.restored(len(t.prompt)/2, 33) })
+	if t.mover != nil {
+		t.check("blocks, with a hole", func() (string, error) { return t.moved(len(t.prompt)-1, 33, 7) })
+		t.check("blocks, cut", func() (string, error) { return t.moved(len(t.prompt)/2, 33, 64) })
+	}
 	return t.checks
 }
 
-// selfCheck is the part of SelfTest that every load pays for, some seventy tokens
-// of computing: KV can be saved, moved and cut, so sequences may be compacted
-// and sessions go on where they were.
+// selfCheck is the part of SelfTest that every load pays for, some hundred tokens
+// of computing: KV can be saved, moved and cut, in one piece and in blocks with
+// other cells between them, so sequences may be compacted, sessions go on where
+// they were, and stored blocks be believed.
 func selfCheck(eng engine.Engine) error {
 	t := newSelfTest(eng, 24)
 	defer eng.Reset()
 	if _, err := t.tokens(); err != nil {
 		return err
 	}
-	_, err := t.restored(len(t.prompt)/2, 5)
+	if _, err := t.restored(len(t.prompt)/2, 5); err != nil {
+		return err
+	}
+	if t.mover == nil {
+		return nil
+	}
+	_, err := t.moved(len(t.prompt)/2, 5, 5)
 	return err
 }
 
 type selfTest struct {
 	eng    engine.Engine
+	mover  engine.Mover // nil when KV cannot be moved in blocks
 	batch  *engine.Batch
 	length int // of the prompt, at most
 	prompt []engine.Token
@@ -63,7 +77,11 @@ type selfTest struct {
 
 func newSelfTest(eng engine.Engine, length int) *selfTest {
 	i := eng.Info()
-	return &selfTest{eng: eng, batch: &engine.Batch{}, length: min(length, i.ContextLength-16, i.Cells/4)}
+	var mover engine.Mover
+	if len(i.KVRows) > 0 {
+		mover, _ = eng.(engine.Mover)
+	}
+	return &selfTest{eng: eng, mover: mover, batch: &engine.Batch{}, length: min(length, i.ContextLength-16, i.Cells/4)}
 }
 
 func (t *selfTest) check(name string, run func() (string, error)) {
@@ -158,6 +176,85 @@ func (t *selfTest) restored(n, junk int) (string, error) {
 		return "", fmt.Errorf("log-probabilities moved by %.4f", drift)
 	}
 	return fmt.Sprintf("%d positions, %d KiB, drift %g", n, st.Bytes()/1024, drift), nil
+}
+
+// moved does the same with blocks of so many positions: it copies the prompt but
+// its last token out, and puts the first n back in two runs, the second behind
+// cells of another sequence, cutting a block where n cuts it.
+func (t *selfTest) moved(n, junk, positions int) (string, error) {
+	t.eng.Reset()
+	row, err := t.decode(0, 0, len(t.prompt))
+	if err != nil {
+		return "", err
+	}
+	fresh, err := t.eng.Logprobs(row, nil, t.prompt[0], 20)
+	if err != nil {
+		return "", err
+	}
+	rowBytes := 0
+	for _, b := range t.eng.Info().KVRows {
+		rowBytes += b
+	}
+	memory, err := unix.Mmap(-1, 0, rowBytes*len(t.prompt), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return "", fmt.Errorf("no memory for blocks: %w", err)
+	}
+	defer func() { _ = unix.Munmap(memory) }()
+	var blocks []engine.Piece
+	for from := 0; from < len(t.prompt)-1; from += positions {
+		rows := min(positions, len(t.prompt)-1-from)
+		blocks = append(blocks, engine.Piece{Data: memory[from*rowBytes : (from+rows)*rowBytes], Rows: rows, Take: rows})
+	}
+	if err := t.mover.Export(0, 0, blocks); err != nil {
+		return "", err
+	}
+	t.eng.Reset()
+	others := t.eng.Info().Sequences > 1
+	if others {
+		if _, err := t.decode(1, 0, min(junk, len(t.prompt))); err != nil {
+			return "", err
+		}
+	}
+	at := 0
+	for _, run := range [][2]int{{0, n / 2}, {n / 2, n}} {
+		if run[0] == run[1] {
+			continue
+		}
+		if err := t.mover.Import(0, at, cutPieces(blocks, positions, run[0], run[1])); err != nil {
+			return "", err
+		}
+		at = run[1]
+		if others && run[1] < n { // a hole between the runs
+			if _, err := t.decode(1, min(junk, len(t.prompt)), min(junk+3, len(t.prompt))); err != nil {
+				return "", err
+			}
+			t.eng.Retire(1)
+		}
+	}
+	if row, err = t.decode(0, n, len(t.prompt)); err != nil {
+		return "", err
+	}
+	got, err := t.eng.Logprobs(row, nil, t.prompt[0], 20)
+	if err != nil {
+		return "", err
+	}
+	if drift := drift(fresh, got); drift > maxDrift {
+		return "", fmt.Errorf("log-probabilities moved by %.4f after blocks were put back", drift)
+	}
+	return fmt.Sprintf("%d positions in blocks of %d", n, positions), nil
+}
+
+// cutPieces are the pieces of positions [from, to) of equal blocks.
+func cutPieces(blocks []engine.Piece, positions, from, to int) []engine.Piece {
+	var out []engine.Piece
+	for i, b := range blocks {
+		lo, hi := max(from, i*positions), min(to, i*positions+b.Rows)
+		if lo < hi {
+			b.Skip, b.Take = lo-i*positions, hi-lo
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 // decode evaluates the prompt's positions [from, to) in sequence s and returns

@@ -66,13 +66,25 @@ func (t *sessions) acquire(id, owner string) (*session, *wire.Error) {
 		return nil, &wire.Error{Code: wire.CodeGone, Param: "session", Message: "there is no such session: it ended, its lease ran out, or it never was"}
 	}
 	if s.busy {
-		return nil, &wire.Error{Code: wire.CodeBusy, Param: "session", Message: "another call is using this session", Retryable: true}
+		return nil, errBusy()
 	}
 	s.busy = true
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
 	return s, nil
+}
+
+// peek gives a session that another call holds busy, for reading what the loop
+// owns; nil when there is none.
+func (t *sessions) peek(id, owner string) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.mu.byID[id]
+	if s == nil || subtle.ConstantTimeCompare([]byte(s.owner), []byte(owner)) != 1 {
+		return nil
+	}
+	return s
 }
 
 // release gives the busy mark back and starts the lease.
@@ -126,6 +138,10 @@ func (t *sessions) close() {
 		}
 		delete(t.mu.byID, id)
 	}
+}
+
+func errBusy() *wire.Error {
+	return &wire.Error{Code: wire.CodeBusy, Param: "session", Message: "another call is using this session", Retryable: true}
 }
 
 // newSessionID is 128 random bits: not to be guessed by another client.

@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"thoth/station/engine"
+	"thoth/station/kvstore"
 	"thoth/station/wire"
 )
 
@@ -68,6 +70,12 @@ func (st *Station) Start(load engine.Loader, loaded func(engine.Info)) {
 		}
 		l := newLoop(eng, st.opts, st.metrics.stepSeconds, func() bool { return within(st.gate.close(), lastWords) })
 		l.unproven = unproven
+		l.kvOff = kvOff(st.opts, l)
+		l.store = kvstore.New(storeOptions(st.opts.KV, eng.Info(), l.kvOff != ""))
+		defer l.store.Close() // after the loop: what it still copies must not fill freed memory
+		if l.kvOff != "" {
+			st.opts.Logger.Warn().Str("reason", l.kvOff).Msg("KV sessions are off")
+		}
 		l.publish()
 		st.loop.Store(l)
 		if loaded != nil {
@@ -88,22 +96,39 @@ func (st *Station) Err() error {
 	return nil
 }
 
-// Drain refuses new work and waits for what runs; when ctx ends, what still runs
-// ends with an error frame.
-func (st *Station) Drain(ctx context.Context) {
+// drainShare is the part of a drain's time that running calls have at most; the
+// rest is for writing KV down.
+const drainShare = 0.5
+
+// Drain refuses new work and waits for what runs; halfway to ctx's deadline, what
+// still runs ends with an error frame. Then it writes down what only RAM has,
+// until ctx ends, and says how much that was.
+func (st *Station) Drain(ctx context.Context) wire.KVFlushResponse {
 	st.draining.Store(true)
 	l := st.loop.Load()
 	if l == nil {
-		return
+		return wire.KVFlushResponse{}
 	}
 	l.drain(false)
 	quiet := st.gate.close()
+	calls, stop := ctx, context.CancelFunc(func() {})
+	if end, ok := ctx.Deadline(); ok {
+		calls, stop = context.WithTimeout(ctx, time.Duration(float64(time.Until(end))*drainShare))
+	}
+	defer stop()
 	select {
 	case <-quiet:
-	case <-ctx.Done():
+	case <-calls.Done():
 		l.drain(true)
 		within(quiet, lastWords)
 	}
+	l.do(func() {
+		for _, s := range l.idle {
+			l.keep(s)
+		}
+		l.copyAll()
+	})
+	return l.store.Flush(ctx)
 }
 
 // lastWords is how long handlers of ended calls may take to write the end: one
@@ -132,8 +157,14 @@ func (st *Station) Close() {
 	}
 }
 
-// SetDigest tells the weights' SHA-256 (hex) once it is known.
-func (st *Station) SetDigest(hex string) { st.digest.Store(&hex) }
+// SetDigest tells the weights' SHA-256 (hex) once it is known, after the load.
+// Stored KV has no lasting name before.
+func (st *Station) SetDigest(hex string) {
+	st.digest.Store(&hex)
+	if l := st.loop.Load(); l != nil {
+		l.store.SetDigest(hex)
+	}
+}
 
 // serving gives the loop, or the error that stands in its place.
 func (st *Station) serving() (*loop, *wire.Error) {
@@ -153,7 +184,7 @@ func (st *Station) health() wire.Health {
 	no := false
 	h := wire.Health{
 		Status: wire.StatusLoading, Wire: wire.Version, Build: st.opts.Build,
-		KVSession: &no, DecodeNext: &no, KVReason: "this build of the station does not save KV sessions",
+		KVSession: &no, DecodeNext: &no, KVReason: "the model is still loading",
 		LoadProgress:  math.Float32frombits(st.progress.Load()),
 		UptimeSeconds: time.Since(st.started).Seconds(),
 	}
@@ -166,16 +197,57 @@ func (st *Station) health() wire.Health {
 		h.EngineABI, h.Backend = i.ABI, shown(i.Backend)
 		h.Cells, h.ContextLength, h.Sequences = i.Cells, i.ContextLength, i.Sequences
 		h.KVTypeK, h.KVTypeV, h.FlashAttention = i.KVTypeK, i.KVTypeV, i.FlashAttention
-		proven := l.unproven == nil
-		h.DecodeNext = &proven
-		if !proven {
-			h.KVReason = "the self-test at load failed: " + l.unproven.Error()
-		}
+		proven, saves := l.unproven == nil, l.kvOff == ""
+		h.DecodeNext, h.KVSession, h.KVReason = &proven, &saves, l.kvOff
+	}
+	if st.opts.NoKVSession {
+		h.KVSession, h.DecodeNext, h.KVReason = nil, nil, ""
 	}
 	if st.draining.Load() {
 		h.Status = wire.StatusDraining
 	}
 	return h
+}
+
+// kvOff says why a loaded engine's KV is not saved; "" when it is.
+func kvOff(o Options, l *loop) string {
+	i := l.info
+	switch {
+	case o.NoKVSession:
+		return "left out by a setting"
+	case !i.KVCut:
+		return "the KV of this model cannot be cut: " + i.KVCutReason
+	case l.mover == nil || len(i.KVRows) == 0:
+		return "this engine cannot move KV in blocks"
+	case l.unproven != nil:
+		return "the self-test at load failed: " + l.unproven.Error()
+	case o.KV.WarmBytes <= 0:
+		return "no memory is given to stored KV (THOTH_KV_WARM_BYTES is 0)"
+	}
+	return ""
+}
+
+// storeOptions are the store's, with what only the engine knows.
+func storeOptions(o kvstore.Options, i engine.Info, off bool) kvstore.Options {
+	o.Identity.ABI, o.Identity.KVTypeK, o.Identity.KVTypeV = i.ABI, i.KVTypeK, i.KVTypeV
+	o.Identity.FlashAttention, o.Identity.RoPE = i.FlashAttention, i.RoPE
+	o.Identity.Kernel = kernel(i.Backend)
+	for _, n := range i.KVRows {
+		o.TokenBytes += n
+	}
+	if off {
+		o.WarmBytes, o.Cold = 0, nil
+	}
+	return o
+}
+
+// kernel names what computes: libraries by name, without folders of this machine.
+func kernel(b engine.Backend) string {
+	names := make([]string, len(b.Libraries))
+	for i, l := range b.Libraries {
+		names[i] = filepath.Base(l)
+	}
+	return b.Selected + " " + strings.Join(names, " ")
 }
 
 var folders = regexp.MustCompile(`(?:/[^/\s:]+)+/`)

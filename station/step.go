@@ -45,7 +45,7 @@ func (l *loop) fit() []share {
 			l.reap()
 			continue
 		}
-		if l.swapOutIdle(nil) || l.swapOutYoungest() {
+		if l.relieve(nil) || l.swapOutYoungest() {
 			continue
 		}
 		// One call, whose next chunk is larger than what is left: take what fits.
@@ -89,8 +89,7 @@ func (l *loop) swapOutYoungest() bool {
 	}
 	l.running = without(l.running, youngest)
 	l.waiting = slices.Insert(l.waiting, 0, youngest)
-	l.pool.swapOut(youngest.seq)
-	l.reap()
+	l.swap(youngest.seq)
 	return true
 }
 
@@ -327,9 +326,18 @@ func (l *loop) finish(c *call) {
 	if c.release {
 		l.discard(c.seq)
 	} else {
-		l.idle = append(l.idle, c.seq)
+		l.rest(c.seq)
 	}
 	c.out.put(frame)
+}
+
+// rest is a session's sequence between two calls.
+func (l *loop) rest(s *sequence) {
+	s.evaluated, s.working = s.tokens[:s.pos], false
+	if s.memory != nil {
+		s.memory.promiseEnds = time.Now().Add(promiseGrace)
+	}
+	l.idle = append(l.idle, s)
 }
 
 func (l *loop) logprob(lp engine.TokenLogprob) wire.TokenLogprob {
@@ -360,21 +368,27 @@ func (l *loop) clearSole() {
 
 // doneFrame tells the end of a call, with its timings.
 func (c *call) doneFrame(now time.Time) wire.Frame {
+	if c.restore != nil {
+		return wire.Frame{Type: wire.FrameDone}
+	}
 	if c.dec == nil {
 		return wire.Frame{Type: wire.FrameDone, Forward: &wire.ForwardResponse{
 			Session: c.session, Position: c.seq.pos, Remaining: len(c.seq.tokens) - c.seq.pos, Evaluated: c.seq.pos - c.from,
-			QueueMS: ms(c.queued, c.started), PrefillMS: ms(c.started, now), Logprobs: c.logprobs,
+			QueueMS: ms(c.queued, c.started), PrefillMS: ms(c.started, now), EngineMS: milliseconds(c.engine), Logprobs: c.logprobs,
 		}}
 	}
 	d := c.dec
 	t := wire.Timings{
 		QueueMS: ms(c.queued, c.started), TokenizeMS: ms(c.arrived, c.queued),
-		PrefillMS: ms(c.started, c.firstToken), TTFTMS: ms(c.arrived, c.firstToken), EngineMS: float64(c.engine) / float64(time.Millisecond), DecodeMS: ms(c.firstToken, now),
+		PrefillMS: ms(c.started, c.firstToken), TTFTMS: ms(c.arrived, c.firstToken), EngineMS: milliseconds(c.engine), DecodeMS: ms(c.firstToken, now),
 	}
 	if d.sampled > 1 && t.DecodeMS > 0 {
 		t.TokensPerSecond = float64(d.sampled-1) / t.DecodeMS * 1000
 	}
 	done := &wire.Done{Reason: d.ended, StopString: d.stop, PromptTokens: d.prompt, CompletionTokens: d.sampled, Timings: t, Session: c.session}
+	if !c.release {
+		done.Position = c.seq.pos
+	}
 	if c.seq.sampler != nil {
 		done.Seed = c.seq.sampler.Seed()
 	}
@@ -385,5 +399,7 @@ func ms(from, to time.Time) float64 {
 	if from.IsZero() || to.Before(from) {
 		return 0
 	}
-	return float64(to.Sub(from)) / float64(time.Millisecond)
+	return milliseconds(to.Sub(from))
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,148 @@
+package station
+
+import (
+	"time"
+
+	"thoth/station/engine"
+	"thoth/station/kvstore"
+	"thoth/station/kvstore/block"
+	"thoth/station/wire"
+)
+
+// Capturing: a save reserves blocks in the store at once and promises their rows.
+// The rows are copied out of the pool behind the requests: first when the loop
+// has nothing else to do, in a small share of its time beside running calls, and
+// in any case before the cells can go (see pool.park).
+
+// copyWork is one block whose rows are still in the pool only.
+type copyWork struct{ fill *kvstore.Fill }
+
+func (w *copyWork) end() int { return w.fill.From + w.fill.N }
+
+// dropCopies gives up what was to be copied.
+func (s *sequence) dropCopies() {
+	for _, w := range s.copies {
+		w.fill.Drop()
+	}
+	s.copies = nil
+}
+
+const (
+	// copyShare is the part of the loop's time that copies take beside running calls.
+	copyShare = 0.02
+	// copyQuiet is how long the loop is idle before it copies at full speed: longer
+	// than the gap between the calls of one request.
+	copyQuiet = 5 * time.Millisecond
+	// copyRun bounds the blocks of one export, so that a new request waits a few
+	// milliseconds at most.
+	copyRun = 4
+)
+
+// capture promises the store the blocks of a sequence's first n positions. The
+// sequence must be a resident, unless all is stored already.
+func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptions) wire.KVSaveResponse {
+	c := l.store.Reserve(scope, s.known()[:n], o)
+	l.kv.saves++
+	if s.id == noSeq && len(c.Fills) > 0 {
+		for _, f := range c.Fills {
+			f.Drop()
+		}
+		return wire.KVSaveResponse{Reason: "the session has no place in the pool now"}
+	}
+	for _, f := range c.Fills {
+		s.copies = append(s.copies, &copyWork{f})
+	}
+	sortCopies(s.copies)
+	l.kv.written += uint64(c.New)
+	return wire.KVSaveResponse{Saved: c.Tokens == n, Reason: c.Reason, Tokens: c.Tokens, Written: c.New, Bytes: c.Bytes, Durable: c.Durable()}
+}
+
+// sortCopies keeps the order of ends, on which park depends.
+func sortCopies(w []*copyWork) {
+	for i := 1; i < len(w); i++ {
+		for j := i; j > 0 && w[j].end() < w[j-1].end(); j-- {
+			w[j], w[j-1] = w[j-1], w[j]
+		}
+	}
+}
+
+// keep captures the full blocks of a sequence that ends before it was saved: what
+// was evaluated once need not be again.
+func (l *loop) keep(s *sequence) {
+	if m := s.memory; m != nil && m.keep && s.id != noSeq {
+		if n := s.pos / block.Tokens * block.Tokens; n > 0 {
+			l.capture(s, n, m.scope, kvstore.SaveOptions{})
+		}
+	}
+}
+
+// copying finds a resident with rows to copy, those that nobody calls first.
+func (l *loop) copying() *sequence {
+	var found *sequence
+	for _, s := range l.pool.residents {
+		if len(s.copies) > 0 && (found == nil || s.parked) {
+			found = s
+			if s.parked {
+				break
+			}
+		}
+	}
+	return found
+}
+
+// copyOut copies at most so many of a resident's blocks, and gives up its place
+// when it was parked and nothing is left.
+func (l *loop) copyOut(s *sequence, most int) {
+	for most > 0 && len(s.copies) > 0 {
+		// A run: blocks one after another, without a gap.
+		run := 1
+		for run < min(most, copyRun, len(s.copies)) && s.copies[run].fill.From == s.copies[run-1].end() {
+			run++
+		}
+		pieces := make([]engine.Piece, run)
+		for i := range pieces {
+			pieces[i] = s.copies[i].fill.Piece()
+		}
+		from := s.copies[0].fill.From
+		start := time.Now()
+		if err := l.mover.Export(s.id, from, pieces); err != nil {
+			l.opts.Logger.Error().Err(err).Msg("KV cannot be copied out; it is not stored")
+			s.dropCopies()
+			break
+		}
+		spent := time.Since(start).Seconds()
+		l.kv.exportSeconds += spent
+		l.kv.exportBytes += uint64(engine.Positions(pieces) * l.pool.cellBytes)
+		l.kv.blockSeconds += 0.3 * (spent/float64(run) - l.kv.blockSeconds)
+		for _, w := range s.copies[:run] {
+			w.fill.Done()
+		}
+		s.copies = append([]*copyWork(nil), s.copies[run:]...)
+		most -= run
+	}
+	if len(s.copies) == 0 && s.parked {
+		l.pool.leave(s)
+	}
+}
+
+// copyAll copies everything out.
+func (l *loop) copyAll() {
+	for s := l.copying(); s != nil; s = l.copying() {
+		l.copyOut(s, len(s.copies))
+	}
+}
+
+// copyBeside spends a running loop's share of a step on copies.
+func (l *loop) copyBeside(step time.Duration) {
+	s := l.copying()
+	if s == nil {
+		l.kv.credit = 0
+		return
+	}
+	l.kv.credit += copyShare * step.Seconds()
+	if l.kv.credit < l.kv.blockSeconds {
+		return
+	}
+	l.kv.credit -= max(l.kv.blockSeconds, 1e-4)
+	l.copyOut(s, 1)
+}

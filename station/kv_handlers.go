@@ -1,0 +1,297 @@
+package station
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"thoth/station/kvstore"
+	"thoth/station/wire"
+)
+
+// Handlers of /kv-session: the original contract in headers, the rest in bodies.
+
+const (
+	maxScopeBytes = 128
+	maxGroupBytes = 64
+	maxNameBytes  = 128
+	maxPoints     = 64
+	maxKeys       = 4096
+	maxTTL        = 30 * 24 * time.Hour
+	flushTime     = 30 * time.Second
+)
+
+func (st *Station) kvRoutes(r chi.Router) {
+	r.Get(wire.RouteKVSession, st.guarded(st.getKVIndex))
+	for verb, h := range map[string]func(http.ResponseWriter, *http.Request) *wire.Error{
+		wire.VerbLoad: st.postKVLoad, wire.VerbSave: st.postKVSave, wire.VerbDelete: st.postKVDelete,
+		wire.VerbLookup: st.postKVLookup, wire.VerbFlush: st.postKVFlush,
+	} {
+		r.Post(wire.RouteKVSession+"/"+verb, st.guarded(h))
+	}
+}
+
+func (st *Station) postKVLoad(w http.ResponseWriter, r *http.Request) *wire.Error {
+	arrived := time.Now()
+	var q wire.KVLoadRequest
+	l, e := st.openKV(w, r, &q)
+	if e == nil {
+		e = checkBytes("scope", q.Scope, maxScopeBytes)
+	}
+	if e == nil && q.WaitMS != nil && *q.WaitMS < 0 {
+		e = invalid("wait_ms", "wait_ms is %d; it must not be negative", *q.WaitMS)
+	}
+	if e != nil {
+		return e
+	}
+	prefix, e := prefixLength(r)
+	if e != nil {
+		return e
+	}
+	s, e := st.existing(r, r.Header.Get(wire.HeaderSessionID))
+	if e != nil {
+		return e
+	}
+	tokens := s.seq.tokens
+	if prefix > len(tokens) {
+		st.sessions.release(s)
+		return invalid(wire.HeaderPrefixLength, "%s is %d; the session has %d tokens staged", wire.HeaderPrefixLength, prefix, len(tokens))
+	}
+	x := &restore{scope: kvstore.Scope{Name: q.Scope, Adapters: s.seq.adapter}, tokens: tokens, limit: max(0, len(tokens)-1), keep: q.Keep}
+	if prefix > 0 {
+		x.limit = min(x.limit, prefix)
+	}
+	gate := kvstore.Gate{TokenSeconds: l.gauges.tokenSeconds()}
+	if q.WaitMS != nil {
+		gate.Wait = time.Duration(*q.WaitMS) * time.Millisecond
+		x.giveUp = arrived.Add(gate.Wait)
+	}
+	x.match = l.store.Find(x.scope, tokens[:x.limit])
+	defer x.match.Release()
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	if x.match.Tokens() < x.limit && st.opts.KV.Cold != nil {
+		ctx, stop := context.WithCancel(r.Context())
+		defer stop() // whoever needs no more reads must not wait for them
+		x.fetching.Store(true)
+		reading.Go(func() {
+			x.match.Fetch(ctx, gate)
+			x.fetching.Store(false)
+			l.signal()
+		})
+	}
+	c := &call{seq: s.seq, target: len(tokens), session: s.id, restore: x, arrived: arrived, out: newOutput()}
+	last, e := st.await(r, l, c, s, nil)
+	if e == nil && last.Error != nil {
+		e = last.Error
+	}
+	if e != nil {
+		return e
+	}
+	writeJSON(w, http.StatusOK, x.answer)
+	return nil
+}
+
+func (st *Station) postKVSave(w http.ResponseWriter, r *http.Request) *wire.Error {
+	var q wire.KVSaveRequest
+	l, e := st.openKV(w, r, &q)
+	if e != nil {
+		return e
+	}
+	prefix, e := prefixLength(r)
+	if e == nil {
+		e = checkSave(&q, prefix)
+	}
+	if e != nil {
+		return e
+	}
+	id := r.Header.Get(wire.HeaderSessionID)
+	if prefix == 0 && !q.Release {
+		// The probe of the original contract: nothing of nothing is captured, under any id.
+		writeJSON(w, http.StatusOK, wire.KVSaveResponse{Saved: true, Durable: true})
+		return nil
+	}
+	// A session that goes on is not held: evaluated cells never change, so they may
+	// be captured beside a call, and a call may come meanwhile.
+	s := st.sessions.peek(id, r.Header.Get(wire.HeaderOwner))
+	if q.Release || s == nil {
+		if s, e = st.existing(r, id); e != nil {
+			return e
+		}
+	}
+	var a wire.KVSaveResponse
+	o := kvstore.SaveOptions{Group: q.Group, Name: q.Name, TTL: time.Duration(q.TTLSeconds) * time.Second, Pin: q.Pin}
+	for _, p := range q.Points {
+		o.HoldTo = max(o.HoldTo, p)
+	}
+	ran := l.do(func() {
+		switch {
+		case prefix > s.seq.pos:
+			e = invalid(wire.HeaderPrefixLength, "%s is %d; the session has evaluated %d tokens", wire.HeaderPrefixLength, prefix, s.seq.pos)
+		case prefix > 0:
+			a = l.capture(s.seq, prefix, kvstore.Scope{Name: q.Scope, Adapters: s.seq.adapter}, o)
+		}
+	})
+	if !ran {
+		e = errDraining()
+	}
+	switch {
+	case !q.Release:
+	case e == nil:
+		st.sessions.discard(s)
+	default:
+		st.sessions.release(s)
+	}
+	if e != nil {
+		return e
+	}
+	writeJSON(w, http.StatusOK, a)
+	return nil
+}
+
+func (st *Station) postKVDelete(w http.ResponseWriter, r *http.Request) *wire.Error {
+	var q wire.KVDeleteRequest
+	l, e := st.openKV(w, r, &q)
+	if e != nil {
+		return e
+	}
+	if len(q.Keys) > maxKeys {
+		return invalid("keys", "keys has %d entries; at most %d are allowed", len(q.Keys), maxKeys)
+	}
+	blocks := q.All || q.Scope != nil || q.Group != "" || len(q.Keys) > 0
+	var a wire.KVDeleteResponse
+	id := r.Header.Get(wire.HeaderSessionID)
+	if id == "" && !blocks {
+		return invalid("", "nothing is named to delete: give %s, keys, scope, group or all", wire.HeaderSessionID)
+	}
+	if id != "" {
+		s, e := st.existing(r, id)
+		if e != nil {
+			return e
+		}
+		st.sessions.discard(s)
+		a.Session = true
+	}
+	if blocks {
+		var err error
+		if a.Blocks, a.Bytes, err = l.store.Delete(r.Context(), &q); err != nil {
+			return asWire(err)
+		}
+		// What lives in the pool only must not be found either.
+		l.do(func() { l.forgetMemory(&q) })
+	}
+	writeJSON(w, http.StatusOK, a)
+	return nil
+}
+
+func (st *Station) postKVLookup(w http.ResponseWriter, r *http.Request) *wire.Error {
+	var q wire.KVLookupRequest
+	l, e := st.openKV(w, r, &q)
+	if e == nil {
+		e = checkBytes("scope", q.Scope, maxScopeBytes)
+	}
+	if e != nil {
+		return e
+	}
+	tokens, e := l.tokenize(&q.Prompt, false)
+	if e != nil {
+		return e
+	}
+	writeJSON(w, http.StatusOK, l.store.Lookup(r.Context(), kvstore.Scope{Name: q.Scope}, tokens))
+	return nil
+}
+
+func (st *Station) postKVFlush(w http.ResponseWriter, r *http.Request) *wire.Error {
+	l, e := st.openKV(w, r, &struct{}{})
+	if e != nil {
+		return e
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), flushTime)
+	defer cancel()
+	l.do(l.copyAll)
+	writeJSON(w, http.StatusOK, l.store.Flush(ctx))
+	return nil
+}
+
+func (st *Station) getKVIndex(w http.ResponseWriter, _ *http.Request) *wire.Error {
+	l, e := st.serving()
+	if e != nil {
+		return e
+	}
+	if l.kvOff != "" {
+		return errKVOff(l.kvOff)
+	}
+	writeJSON(w, http.StatusOK, st.kvIndex(l))
+	return nil
+}
+
+// openKV is open for a station that saves KV sessions.
+func (st *Station) openKV(w http.ResponseWriter, r *http.Request, body any) (*loop, *wire.Error) {
+	l, e := st.serving()
+	if e != nil {
+		return nil, e
+	}
+	if l.kvOff != "" {
+		return nil, errKVOff(l.kvOff)
+	}
+	if r.ContentLength == 0 { // the original contract has no bodies
+		return l, nil
+	}
+	return l, decodeBody(w, r, st.opts.MaxBodyBytes, body)
+}
+
+// prefixLength reads the header that says how many tokens are meant.
+func prefixLength(r *http.Request) (int, *wire.Error) {
+	n, err := strconv.Atoi(r.Header.Get(wire.HeaderPrefixLength))
+	if err != nil || n < 0 {
+		return 0, invalid(wire.HeaderPrefixLength, "%s is %.40q; it must be a number of tokens, 0 or more", wire.HeaderPrefixLength, r.Header.Get(wire.HeaderPrefixLength))
+	}
+	return n, nil
+}
+
+func checkSave(q *wire.KVSaveRequest, prefix int) *wire.Error {
+	for _, f := range []struct {
+		name, value string
+		most        int
+	}{{"scope", q.Scope, maxScopeBytes}, {"group", q.Group, maxGroupBytes}, {"name", q.Name, maxNameBytes}} {
+		if e := checkBytes(f.name, f.value, f.most); e != nil {
+			return e
+		}
+	}
+	if q.TTLSeconds < 0 || q.TTLSeconds > int64(maxTTL/time.Second) {
+		return invalid("ttl_seconds", "ttl_seconds is %d; allowed is 0 to %d", q.TTLSeconds, int64(maxTTL/time.Second))
+	}
+	if len(q.Points) > maxPoints {
+		return invalid("points", "points has %d entries; at most %d are allowed", len(q.Points), maxPoints)
+	}
+	for _, p := range q.Points {
+		if p < 1 || p > prefix {
+			return invalid("points", "a point is %d; allowed is 1 to %d, the prefix length", p, prefix)
+		}
+	}
+	return nil
+}
+
+func checkBytes(name, value string, most int) *wire.Error {
+	if len(value) > most {
+		return invalid(name, "%s has %d bytes; at most %d are allowed", name, len(value), most)
+	}
+	return nil
+}
+
+// errKVOff answers the kv routes of a model whose KV cannot be saved. It is not a
+// 404: the route exists.
+func errKVOff(why string) *wire.Error {
+	return &wire.Error{Code: wire.CodeUnsupported, Message: "KV sessions are off: " + why}
+}
+
+func asWire(err error) *wire.Error {
+	if e, ok := err.(*wire.Error); ok {
+		return e
+	}
+	return &wire.Error{Code: wire.CodeInternal, Message: err.Error(), Retryable: true}
+}
