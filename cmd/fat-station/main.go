@@ -54,7 +54,6 @@ type flags struct {
 	SessionLease  time.Duration `env:"THOTH_STATION_SESSION_LEASE" default:"10s" help:"How long a session may idle."`
 	StepTarget    time.Duration `env:"THOTH_STEP_TARGET" default:"100ms" help:"Time of one step while answers are decoded; sizes prefill chunks."`
 	PrefillTarget time.Duration `env:"THOTH_PREFILL_TARGET" default:"500ms" help:"Time of one step while only prompts are evaluated."`
-	CopySlice     time.Duration `env:"THOTH_COPY_SLICE" default:"5ms" help:"Engine time one step may spend on queued copies of KV."`
 	SwapBytes     int           `env:"THOTH_STATION_SWAP_BYTES" default:"536870912" help:"KV kept in RAM of sequences that had to leave the pool; beyond it their tokens are evaluated again."`
 	MaxBodyBytes  int64         `env:"THOTH_STATION_MAX_BODY_BYTES" default:"33554432" help:"Largest request body from the host."`
 	DrainSeconds  float64       `env:"THOTH_STATION_FLUSH_SECONDS" default:"3" help:"On SIGTERM, how long running calls may go on."`
@@ -121,7 +120,7 @@ func (f *flags) serve(log zerolog.Logger) error {
 
 	st := station.New(station.Options{
 		Build: build.Version(), MaxWaiting: f.MaxWaiting, MaxSessions: f.MaxSessions, SessionLease: f.SessionLease,
-		StepTarget: f.StepTarget, PrefillTarget: f.PrefillTarget, CopySlice: f.CopySlice, SwapBytes: f.SwapBytes,
+		StepTarget: f.StepTarget, PrefillTarget: f.PrefillTarget, SwapBytes: f.SwapBytes,
 		MaxBodyBytes: f.MaxBodyBytes, Logger: log,
 	})
 	srv := &http.Server{Handler: st.Handler(), ReadHeaderTimeout: 10 * time.Second}
