@@ -18,7 +18,7 @@ cat >"$tmp" <<END
 
 package native
 
-// #cgo CPPFLAGS: -I$dir/llama/llama.cpp/include -I$dir/ml/backend/ggml/ggml/include
+// #cgo CPPFLAGS: -I$dir/llama/llama.cpp/include -I$dir/llama/llama.cpp/src -I$dir/ml/backend/ggml/ggml/include
 import "C"
 
 // moduleVersion is the version of the module llama.cpp comes from.

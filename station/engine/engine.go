@@ -185,6 +185,7 @@ type Info struct {
 	AddBOS       bool
 	ABI          string // module version, patches and state format
 	KVRows       []int  // bytes of one position in each part of the pool, see [Mover]; empty: KV cannot be moved in blocks
+	KVRowsReason string // why KVRows is empty
 	RoPE         string // what of RoPE the weights do not tell: which factors are in force; "" for the only ones
 
 	Cells          int

@@ -42,6 +42,7 @@ type native struct {
 	ballast, scratch C.int // sequence ids after the caller's
 	used             int   // cells taken since Reset
 	sizes            map[int]int
+	pieces           []C.station_rows // of the move under way
 
 	done    *os.File // becomes readable when the computing thread has finished a batch
 	vocab   vocabulary
@@ -199,7 +200,8 @@ func (e *native) fillInfo(o Options, h *gguf.Header, p plan, backend engine.Back
 	i.Backend = backend
 }
 
-// warmUp evaluates one token: the first graph is slow, a broken kernel shows here.
+// warmUp evaluates one token: the first graph is slow, a broken kernel shows
+// here, and the state it leaves tells the layout of KV.
 func (e *native) warmUp() error {
 	t := e.info.BOS
 	if t < 0 {
@@ -213,6 +215,7 @@ func (e *native) warmUp() error {
 	if _, err := e.Logprobs(0, nil, t, 1); err != nil {
 		return loadError(engine.LoadEngineFailed, "the first decode gave no result: %v", err)
 	}
+	e.learnLayout(0)
 	e.Reset()
 	return nil
 }

@@ -121,7 +121,8 @@ float *station_row(station_engine *e, int row);
 void station_clear(station_engine *e);
 // station_copy lets dst own src's cells of positions [from, to) too; to < 0: to the end.
 void station_copy(station_engine *e, int src, int dst, int from, int to);
-void station_remove(station_engine *e, int seq);
+// station_remove takes seq's positions [from, to) from it; from, to < 0: from the start, to the end.
+void station_remove(station_engine *e, int seq, int from, int to);
 // station_span gives a sequence's first and last position, -1 when empty.
 void station_span(station_engine *e, int seq, int32_t *first, int32_t *last);
 size_t station_state_size(station_engine *e, int seq);
@@ -129,6 +130,28 @@ size_t station_state_size(station_engine *e, int seq);
 // cells of positions [from, to), ascending.
 int station_state_save(station_engine *e, int seq, int from, int to, uint8_t *buf, size_t size, station_error *err);
 int station_state_restore(station_engine *e, int seq, const uint8_t *buf, size_t size, station_error *err);
+
+// --- blocks.cpp: KV in memory of the caller's, without a state in between ---
+
+// station_rows is a run of rows of a block; see engine.Piece.
+typedef struct {
+    uint8_t *data;
+    int32_t rows;
+    int32_t skip;
+    int32_t take;
+} station_rows;
+
+// station_layout reads from the state of seq, which holds position 0 alone, what
+// parts KV has, and returns their number; 0 and the reason in err when it cannot
+// be moved in blocks.
+int station_layout(station_engine *e, int seq, station_error *err);
+// station_part_row is the size of one position in a part.
+size_t station_part_row(const station_engine *e, int part);
+// station_export copies the positions from from on, which are all that seq has.
+int station_export(station_engine *e, int seq, int from, const station_rows *piece, int pieces, station_error *err);
+// station_import puts them into seq, which is empty and stays so on failure. The
+// cells taken must be those from cell on.
+int station_import(station_engine *e, int seq, int from, int cell, const station_rows *piece, int pieces, station_error *err);
 
 // --- vocab.cpp ---
 

@@ -29,6 +29,21 @@ struct station_worker {
     station_error error{};
 };
 
+// station_part is one tensor of the pool: the keys or the values of a layer.
+struct station_part {
+    const ggml_tensor *tensor = nullptr;
+    int32_t type = 0;
+    uint64_t row = 0;    // bytes of a position
+    uint64_t before = 0; // bytes of a position in the parts before it
+};
+
+// station_cache is one of the caches a state has one after another: two in
+// models with a sliding window, else one.
+struct station_cache {
+    uint32_t layers = 0;
+    std::vector<station_part> parts;
+};
+
 struct station_engine {
     llama_model *model = nullptr;
     llama_context *ctx = nullptr;
@@ -43,6 +58,9 @@ struct station_engine {
     int batch_max = 0;
     std::atomic<bool> abort{false};
     station_worker worker;
+
+    std::vector<station_cache> caches; // empty where KV cannot be moved in blocks
+    std::vector<uint8_t> rows;         // one part's, on their way
 
     llama_memory_t memory() const { return llama_get_memory(ctx); }
 };

@@ -12,7 +12,7 @@ extern "C" void station_copy(station_engine *e, int src, int dst, int from, int 
     llama_memory_seq_cp(e->memory(), src, dst, from, to);
 }
 
-extern "C" void station_remove(station_engine *e, int seq) { llama_memory_seq_rm(e->memory(), seq, -1, -1); }
+extern "C" void station_remove(station_engine *e, int seq, int from, int to) { llama_memory_seq_rm(e->memory(), seq, from, to); }
 
 extern "C" void station_span(station_engine *e, int seq, int32_t *first, int32_t *last) {
     *first = llama_memory_seq_pos_min(e->memory(), seq);

@@ -15,7 +15,7 @@ import (
 // Retire hands a sequence's cells to ballast.
 func (e *native) Retire(s engine.SeqID) {
 	C.station_copy(e.c, C.int(s), e.ballast, 0, -1)
-	C.station_remove(e.c, C.int(s))
+	C.station_remove(e.c, C.int(s), -1, -1)
 }
 
 // Fork lets dst share src's cells of positions [0, n).
@@ -53,7 +53,7 @@ func (e *native) Save(s engine.SeqID, from, to int) (engine.State, error) {
 	if from != have0 || to != have {
 		source = e.scratch
 		C.station_copy(e.c, C.int(s), source, C.int(from), C.int(to))
-		defer C.station_remove(e.c, source)
+		defer C.station_remove(e.c, source, C.int(from), C.int(to))
 	}
 	size := e.stateSize(source, to-from)
 	if size == 0 {
@@ -108,13 +108,13 @@ func (e *native) Restore(s engine.SeqID, st engine.State) error {
 		return fmt.Errorf("restore into sequence %d: %s", s, message(&e.err, "no reason given"))
 	}
 	if from, to := e.span(into); from != src.from || to != src.to {
-		C.station_remove(e.c, into)
+		C.station_remove(e.c, into, -1, -1)
 		return fmt.Errorf("restore gave positions [%d, %d) instead of [%d, %d)", from, to, src.from, src.to)
 	}
 	e.used += n
 	if into != C.int(s) {
-		C.station_copy(e.c, into, C.int(s), 0, -1)
-		C.station_remove(e.c, into)
+		C.station_copy(e.c, into, C.int(s), C.int(src.from), C.int(src.to))
+		C.station_remove(e.c, into, C.int(src.from), C.int(src.to))
 	}
 	return nil
 }
