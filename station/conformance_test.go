@@ -11,6 +11,7 @@ import (
 
 	"thoth/station"
 	"thoth/station/engine"
+	"thoth/station/kvstore"
 	"thoth/station/stationtest"
 )
 
@@ -37,7 +38,7 @@ func TestStation_ConformsToTheWire(t *testing.T) {
 // test ends it stops the station and checks what the engine saw.
 func serveFake(t *testing.T, e *stationtest.Engine, socket bool) string {
 	t.Helper()
-	st := station.New(station.Options{Build: "test", Logger: zerolog.New(zerolog.NewTestWriter(t))})
+	st := station.New(station.Options{Build: "test", KV: kvstore.Options{WarmBytes: testWarmBytes}, Logger: zerolog.New(zerolog.NewTestWriter(t))})
 	loaded := make(chan struct{})
 	st.Start(e.Load, func(engine.Info) { close(loaded) })
 	<-loaded

@@ -74,7 +74,7 @@ func (st *Station) postKVLoad(w http.ResponseWriter, r *http.Request) *wire.Erro
 	defer x.match.Release()
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	if x.match.Tokens() < x.limit && st.opts.KV.Cold != nil {
+	if x.match.Tokens() < x.limit && l.cold {
 		ctx, stop := context.WithCancel(r.Context())
 		defer stop() // whoever needs no more reads must not wait for them
 		x.fetching.Store(true)

@@ -58,6 +58,7 @@ type loop struct {
 	mover engine.Mover   // nil when the engine cannot move KV
 	store *kvstore.Store // never nil; without a budget it stores nothing
 	kv    kvCounts
+	cold  bool   // there is a cold tier
 	kvOff string // why there are no KV sessions, "" when there are
 
 	unproven error       // why the self-test at load failed

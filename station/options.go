@@ -35,6 +35,9 @@ type Options struct {
 	// KV says what is kept of KV; its Identity and TokenBytes are filled from the
 	// engine. WarmBytes 0 turns KV sessions off.
 	KV kvstore.Options
+	// OpenCold opens the cold tier once the size of a position's KV is known, or
+	// says why there is none. nil: KV.Cold stands.
+	OpenCold func(tokenBytes int) (kvstore.Cold, string)
 	// NoKVSession leaves the routes of /kv-session out, and /health silent about
 	// them, as a station does that was built before they were: for tests.
 	NoKVSession bool

@@ -149,3 +149,79 @@ func TestPool_BeyondTheSwapBudgetKVIsDropped(t *testing.T) {
 	p.dropSwapped(a)
 	require.Zero(t, p.swappedBytes)
 }
+
+// joined places a sequence that shares base's first n positions.
+func joined(t *testing.T, p *pool, base *sequence, n int) *sequence {
+	t.Helper()
+	s := newSequence()
+	require.True(t, p.place(s))
+	p.join(s, base, n)
+	return s
+}
+
+func TestPool_SharedCellsAreThereOnce(t *testing.T) {
+	p, eng := newTestPool(t)
+	a := placed(t, p, 60)
+	b, c := joined(t, p, a, 50), joined(t, p, a, 30)
+	grow(t, p, b, 5)
+	grow(t, p, c, 7)
+	require.Equal(t, []int{72, 0}, []int{p.live(), p.dead()})
+	require.Equal(t, []int{10, 5, 7}, []int{p.frees(a), p.frees(b), p.frees(c)})
+	p.compact()
+	live, _ := eng.Cells()
+	require.Equal(t, []int{72, 72}, []int{p.top, live}, "a compaction keeps them shared")
+	grow(t, p, c, 3)
+	grow(t, p, a, 1)
+	grow(t, p, b, 2)
+
+	p.leave(a)
+	require.Equal(t, 57+10, p.live(), "the heir that shares most owns the cells")
+	require.Equal(t, b, c.base)
+	require.Nil(t, b.base)
+	p.compact()
+	grow(t, p, c, 1)
+	p.leave(b)
+	require.Nil(t, c.base)
+	require.Equal(t, 41, p.live())
+	grow(t, p, c, 1)
+	p.leave(c)
+	require.Zero(t, p.top)
+}
+
+func TestPool_AnHeirsHeirSharesWithTheOwner(t *testing.T) {
+	p, _ := newTestPool(t)
+	a := placed(t, p, 40)
+	b := joined(t, p, a, 30)
+	grow(t, p, b, 20)
+	c := joined(t, p, b, 20) // of a's cells only
+	d := joined(t, p, b, 45) // of a's and b's
+	require.Equal(t, []*sequence{a, b}, []*sequence{c.base, d.base})
+	require.Equal(t, 40+20, p.live())
+	p.swapOut(b)
+	require.Equal(t, a, d.base, "b has gone: d owns what it shared of b's own")
+	require.Equal(t, 30, d.shared)
+	require.Equal(t, 40+15, p.live())
+	p.compact()
+	require.True(t, p.place(b))
+	for _, s := range []*sequence{a, b, c, d} {
+		grow(t, p, s, 2)
+	}
+	for _, s := range []*sequence{c, a, d, b} {
+		p.leave(s)
+	}
+}
+
+func TestPool_CompactionLosesTheHeirsOfWhatFails(t *testing.T) {
+	p, _ := newTestPool(t)
+	a := placed(t, p, 20)
+	b := joined(t, p, a, 10)
+	grow(t, p, b, 5)
+	c := placed(t, p, 10)
+	p.eng = failing{p.eng, nil, map[engine.SeqID]bool{a.id: true}}
+	p.compact()
+	require.Len(t, p.losses, 2)
+	require.Equal(t, []int{0, 0, 10}, []int{a.pos, b.pos, c.pos})
+	require.Equal(t, []int{10, 0}, []int{p.top, p.dead()})
+	grow(t, p, c, 3)
+	p.leave(c)
+}

@@ -71,7 +71,12 @@ func (st *Station) Start(load engine.Loader, loaded func(engine.Info)) {
 		l := newLoop(eng, st.opts, st.metrics.stepSeconds, func() bool { return within(st.gate.close(), lastWords) })
 		l.unproven = unproven
 		l.kvOff = kvOff(st.opts, l)
-		l.store = kvstore.New(storeOptions(st.opts.KV, eng.Info(), l.kvOff != ""))
+		kv := storeOptions(st.opts, eng.Info(), l.kvOff != "")
+		if kv.Cold != nil {
+			defer func() { _ = kv.Cold.Close() }()
+		}
+		l.cold = kv.Cold != nil
+		l.store = kvstore.New(kv)
 		defer l.store.Close() // after the loop: what it still copies must not fill freed memory
 		if l.kvOff != "" {
 			st.opts.Logger.Warn().Str("reason", l.kvOff).Msg("KV sessions are off")
@@ -228,15 +233,19 @@ func kvOff(o Options, l *loop) string {
 }
 
 // storeOptions are the store's, with what only the engine knows.
-func storeOptions(o kvstore.Options, i engine.Info, off bool) kvstore.Options {
+func storeOptions(opts Options, i engine.Info, off bool) kvstore.Options {
+	o := opts.KV
 	o.Identity.ABI, o.Identity.KVTypeK, o.Identity.KVTypeV = i.ABI, i.KVTypeK, i.KVTypeV
 	o.Identity.FlashAttention, o.Identity.RoPE = i.FlashAttention, i.RoPE
 	o.Identity.Kernel = kernel(i.Backend)
 	for _, n := range i.KVRows {
 		o.TokenBytes += n
 	}
-	if off {
+	switch {
+	case off:
 		o.WarmBytes, o.Cold = 0, nil
+	case opts.OpenCold != nil:
+		o.Cold, o.ColdReason = opts.OpenCold(o.TokenBytes)
 	}
 	return o
 }

@@ -21,6 +21,9 @@ import (
 	"thoth/station/wire"
 )
 
+// testWarmBytes is room for some hundred blocks of the fake engine.
+const testWarmBytes = 32 << 20
+
 type fixture struct {
 	t   *testing.T
 	eng *stationtest.Engine
@@ -34,6 +37,9 @@ type fixture struct {
 func start(t *testing.T, eo stationtest.Options, so station.Options) *fixture {
 	t.Helper()
 	eng := stationtest.NewEngine(eo)
+	if so.KV.WarmBytes == 0 {
+		so.KV.WarmBytes = testWarmBytes
+	}
 	st := station.New(so)
 	loaded := make(chan struct{})
 	st.Start(eng.Load, func(engine.Info) { close(loaded) })
