@@ -30,6 +30,10 @@ func (s *Server) routes() http.Handler {
 	r.Get("/stats", s.stats)
 	r.Method(http.MethodGet, "/metrics", s.metrics.handler())
 
+	admin := r.With(s.admins)
+	admin.Get("/liquid", s.liquid)
+	admin.Delete("/liquid", s.deleteLiquid)
+
 	r.NotFound(func(w http.ResponseWriter, req *http.Request) {
 		fail(w, req, openai.NewError(openai.CodeNotFound, "", "there is no %s here", printable(req.URL.Path)))
 	})

@@ -206,6 +206,8 @@ func TestProgram_BadSettingsFailFastAndByName(t *testing.T) {
 		"THOTH_API_KEYS holds no key":  "THOTH_API_KEYS= , ",
 		empty + " holds no key":        "THOTH_API_KEYS_FILE=" + empty,
 		"THOTH_API_KEYS_FILE":          "THOTH_API_KEYS_FILE=/nowhere/keys",
+		"THOTH_ADMIN_KEYS holds no":    "THOTH_ADMIN_KEYS= , ",
+		"THOTH_ADMIN_KEYS_FILE: open":  "THOTH_ADMIN_KEYS_FILE=/nowhere/keys",
 		"--log-level must be one of":   "THOTH_LOG_LEVEL=loud",
 		"--max-in-flight: expected":    "THOTH_MAX_IN_FLIGHT=many",
 		"--idle-timeout: expected":     "THOTH_IDLE_TIMEOUT=soon",
@@ -275,9 +277,20 @@ func TestSettings_KeysComeFromVariableAndFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
 	require.NoError(t, os.WriteFile(file, []byte("# team a\nalpha\n\n  beta  \r\n"), 0o600))
 	s := parse(t, "--api-keys=one, two", "--api-keys-file="+file)
-	keys, err := s.keys()
+	o, err := s.options(zerolog.Nop())
 	require.NoError(t, err)
-	require.Equal(t, []string{"one", "two", "alpha", "beta"}, keys)
+	require.Equal(t, []string{"one", "two", "alpha", "beta"}, o.APIKeys)
+	require.Empty(t, o.AdminKeys)
+	o, err = parse(t, "--api-keys=one", "--admin-keys=root", "--admin-keys-file="+file).options(zerolog.Nop())
+	require.NoError(t, err)
+	require.Equal(t, []string{"one"}, o.APIKeys)
+	require.Equal(t, []string{"root", "alpha", "beta"}, o.AdminKeys)
+}
+
+func TestSettings_AKeyIsOfOneKind(t *testing.T) {
+	_, err := parse(t, "--api-keys=one,two", "--admin-keys=three,two").options(zerolog.Nop())
+	require.ErrorContains(t, err, "THOTH_ADMIN_KEYS and THOTH_API_KEYS hold the same key")
+	require.NotContains(t, err.Error(), "two", "a key is no text for a log")
 }
 
 func TestSettings_ZeroBacklogMeansNone(t *testing.T) {

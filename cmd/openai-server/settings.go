@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,9 +26,11 @@ type settings struct {
 	ModelAliases     []string `env:"THOTH_MODEL_ALIASES" placeholder:"NAME,..." help:"Further names requests may use."`
 	DefaultMaxTokens int      `env:"THOTH_DEFAULT_MAX_TOKENS" default:"0" help:"Token cap of requests that give none; 0: up to the context."`
 
-	APIKeys     []string `name:"api-keys" env:"THOTH_API_KEYS" placeholder:"KEY,..." help:"API keys; none: no key is asked for. A process list shows flags: use the variable or the file."`
-	APIKeysFile string   `name:"api-keys-file" env:"THOTH_API_KEYS_FILE" placeholder:"FILE" help:"File with one API key a line; # starts a comment line. Adds to the keys above."`
-	CORSOrigins []string `name:"cors-origins" env:"THOTH_CORS_ORIGINS" placeholder:"ORIGIN,..." help:"Origins whose pages may call, * for all. Default: none."`
+	APIKeys       []string `name:"api-keys" env:"THOTH_API_KEYS" placeholder:"KEY,..." help:"API keys; none, and no admin key: no key is asked for. A process list shows flags: use the variable or the file."`
+	APIKeysFile   string   `name:"api-keys-file" env:"THOTH_API_KEYS_FILE" placeholder:"FILE" help:"File with one API key a line; # starts a comment line. Adds to the keys above."`
+	AdminKeys     []string `name:"admin-keys" env:"THOTH_ADMIN_KEYS" placeholder:"KEY,..." help:"Keys that may also look at and delete what liquid memory stores, and pin; none: nobody may. With one set, every request needs a key."`
+	AdminKeysFile string   `name:"admin-keys-file" env:"THOTH_ADMIN_KEYS_FILE" placeholder:"FILE" help:"File with one admin key a line; # starts a comment line. Adds to the admin keys above."`
+	CORSOrigins   []string `name:"cors-origins" env:"THOTH_CORS_ORIGINS" placeholder:"ORIGIN,..." help:"Origins whose pages may call, * for all. Default: none."`
 
 	MaxInFlight   int   `env:"THOTH_MAX_IN_FLIGHT" default:"64" help:"Answers at once; each choice of a request counts."`
 	MaxBacklog    int   `env:"THOTH_MAX_BACKLOG" default:"256" help:"Requests that wait for a place; more get 429. 0: none wait."`
@@ -48,7 +51,7 @@ type settings struct {
 	StallTimeout   time.Duration `env:"THOTH_STALL_TIMEOUT" default:"20s" help:"A station that answers no look for so long fails its requests."`
 	DrainSeconds   float64       `env:"THOTH_HOST_DRAIN_SECONDS" default:"5" help:"On SIGTERM, how long requests may go on."`
 
-	LiquidMemory bool   `env:"THOTH_LIQUID_MEMORY" default:"true" negatable:"" help:"Reuse of stored prefixes, where station and build can."`
+	LiquidMemory bool   `env:"THOTH_LIQUID_MEMORY" default:"true" negatable:"" help:"Reuse the KV of prompt prefixes seen before, where the station can; off: every request is computed in full. /health says whether it is on, or why not."`
 	LogLevel     string `env:"THOTH_LOG_LEVEL" default:"info" enum:"trace,debug,info,warn,error" help:"Least level that is logged (${enum}); debug shows probes too."`
 	LogFormat    string `env:"THOTH_LOG_FORMAT" default:"auto" enum:"auto,json,console" help:"Log format (${enum}); auto is console on a terminal, else JSON."`
 	LogPrompts   bool   `env:"THOTH_LOG_PROMPTS" help:"Log prompts and answers. They are people's words: for debugging only."`
@@ -116,9 +119,18 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 	if backlog == 0 {
 		backlog = -1 // none; the option's own zero means its default
 	}
-	keys, err := s.keys()
+	keys, err := readKeys("THOTH_API_KEYS", s.APIKeys, s.APIKeysFile)
 	if err != nil {
 		return host.Options{}, err
+	}
+	admins, err := readKeys("THOTH_ADMIN_KEYS", s.AdminKeys, s.AdminKeysFile)
+	if err != nil {
+		return host.Options{}, err
+	}
+	for _, k := range admins {
+		if slices.Contains(keys, k) {
+			return host.Options{}, fmt.Errorf("THOTH_ADMIN_KEYS and THOTH_API_KEYS hold the same key: a key is of one kind, and an admin key may do all that an API key may")
+		}
 	}
 	station, err := newClient(s.StationURL)
 	if err != nil {
@@ -131,6 +143,7 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		DefaultMaxTokens: s.DefaultMaxTokens,
 		Limits:           openai.Limits{Choices: s.MaxChoices, Messages: s.MaxMessages},
 		APIKeys:          keys,
+		AdminKeys:        admins,
 		CORSOrigins:      s.CORSOrigins,
 		MaxInFlight:      s.MaxInFlight,
 		MaxBacklog:       backlog,
@@ -154,24 +167,24 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 	}, nil
 }
 
-// keys joins the keys of both settings. A file that is named and holds no key
-// is an error: it would open the server to everybody.
-func (s *settings) keys() ([]string, error) {
+// readKeys joins the keys of a variable and of its twin with _FILE. A file that
+// is named and holds no key is an error: it would open the server to everybody.
+func readKeys(name string, given []string, file string) ([]string, error) {
 	var keys []string
-	for _, k := range s.APIKeys {
+	for _, k := range given {
 		if k = strings.TrimSpace(k); k != "" {
 			keys = append(keys, k)
 		}
 	}
-	if len(s.APIKeys) > 0 && len(keys) == 0 {
-		return nil, fmt.Errorf("THOTH_API_KEYS holds no key")
+	if len(given) > 0 && len(keys) == 0 {
+		return nil, fmt.Errorf("%s holds no key", name)
 	}
-	if s.APIKeysFile == "" {
+	if file == "" {
 		return keys, nil
 	}
-	b, err := os.ReadFile(s.APIKeysFile)
+	b, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("THOTH_API_KEYS_FILE: %w", err)
+		return nil, fmt.Errorf("%s_FILE: %w", name, err)
 	}
 	before := len(keys)
 	for line := range strings.Lines(string(b)) {
@@ -180,7 +193,7 @@ func (s *settings) keys() ([]string, error) {
 		}
 	}
 	if len(keys) == before {
-		return nil, fmt.Errorf("THOTH_API_KEYS_FILE: %s holds no key", s.APIKeysFile)
+		return nil, fmt.Errorf("%s_FILE: %s holds no key", name, file)
 	}
 	return keys, nil
 }
