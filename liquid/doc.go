@@ -1,13 +1,31 @@
 // Package liquid is the policy of liquid memory: prefix-KV reuse across
-// requests. The station stores and restores; this package decides whether the
-// feature is on and, for every client to see, why not.
+// requests. The station stores and restores; this package decides whether a
+// request uses that, what is kept of it, and says what happened.
 //
-// Its words: a station *can save KV sessions* when it says so in /health, or,
-// being older than that field, when it answers the probe; the *switch* is the
-// conjunction of the setting, that ability, /decode-next and an architecture
-// whose KV can be cut. [State] is one reading of it.
+// Its words: the *switch* is the conjunction of the setting, the station's
+// ability to save KV sessions, /decode-next and an architecture whose KV can be
+// cut; [State] is one reading of it. A [Stream] is one choice of a request: on
+// the *liquid path* it is a session of the station (embed, load, forward,
+// decode-next), on the *native path* one /generate. Its *keeper* saves the
+// prompt beside the decode, and prompt and answer after it. An [Outcome] tells
+// what a choice got and left; a [Reason] why it got no more. A *scope* is whose
+// stored prefixes a request may use.
 //
-// The request path that uses it (embed, load, forward, decode-next, save) is
-// not in this build: the switch is read, shown and never effective, and the
-// reason says so.
+// Invariants:
+//   - Before the first token a failure of any liquid call sends the choice down
+//     the native path: the answer is the same, and no error is given that the
+//     native path would not give. After it the station's error is the answer's.
+//   - A save never delays a token. The end of an answer waits for the saves at
+//     most [Options.SaveWait].
+//   - A 404 in service turns the switch off at once for all requests, until a
+//     probe finds the route again.
+//   - The station's word on what was restored is checked against where the
+//     evaluation started; a difference drops the session and computes.
+//   - Every session is released by its last save or deleted, also when the client
+//     goes away; every goroutine belongs to the [Manager], whose Close waits.
+//   - With the switch off a request costs one atomic read more than without this
+//     package.
+//
+// The host calls [Manager.Look] at each look at its station and [Manager.Open]
+// for each choice; it never speaks to /kv-session for a request itself.
 package liquid

@@ -1,0 +1,121 @@
+package liquid
+
+import (
+	"context"
+
+	"thoth/station/client"
+	"thoth/station/wire"
+)
+
+// keeper saves a session beside its decode, in a goroutine of its own, and
+// releases it. It is told exactly once how the decode ended: by ended, or by cut.
+type keeper struct {
+	m   *Manager
+	ctx context.Context // the request's, for its values
+	q   *Request
+	s   *session
+
+	ended chan int        // tokens of prompt and answer to keep; not above the prompt's: no more
+	live  context.Context // until the answer was cut
+	cut   context.CancelFunc
+
+	done chan struct{} // closed at the end; kept is readable then
+	kept kept
+}
+
+// kept is what became of a session's saves.
+type kept struct {
+	asked   bool // something was to be kept
+	failed  bool // and not all of it was
+	prompt  int  // prompt tokens newly written
+	all     int  // tokens newly written
+	durable bool
+}
+
+// keep starts the keeper of a session that is decoding; nil when it is too late.
+func (m *Manager) keep(ctx context.Context, q *Request, s *session) *keeper {
+	k := &keeper{m: m, ctx: ctx, q: q, s: s, ended: make(chan int, 1), done: make(chan struct{})}
+	k.live, k.cut = context.WithCancel(context.WithoutCancel(ctx))
+	if !m.spawn(k.run) {
+		k.cut()
+		return nil
+	}
+	return k
+}
+
+func (k *keeper) run() {
+	defer close(k.done)
+	defer k.cut()
+	points, ok := k.savePrompt()
+	released := false
+	select {
+	case total := <-k.ended:
+		// In explicit mode only what the client marked is kept.
+		if ok && !k.q.Explicit && total > len(k.s.tokens) {
+			r := k.request(points)
+			r.Release = true
+			released = k.save(total, r, &k.kept.all)
+		}
+	case <-k.live.Done():
+	}
+	if !released {
+		k.m.end(k.ctx, k.s.id)
+	}
+}
+
+// savePrompt captures the prompt, or in explicit mode what is before its last
+// breakpoint. false: there is no use in trying the answer.
+func (k *keeper) savePrompt() (points []int, ok bool) {
+	length := len(k.s.tokens)
+	if len(k.q.Points) > 0 {
+		ctx, cancel := k.m.behind(k.live, k.m.o.SaveTimeout)
+		defer cancel()
+		var err error
+		if points, err = k.m.positions(ctx, k.q.Generate.Prompt.Segments, k.s.tokens, k.q.Points); err != nil {
+			return nil, k.fails(0, err, "the breakpoints could not be placed")
+		}
+	}
+	if k.q.Explicit {
+		if len(points) == 0 {
+			return nil, true
+		}
+		length = points[len(points)-1]
+	}
+	ok = k.save(length, k.request(points), &k.kept.prompt)
+	k.kept.all = k.kept.prompt
+	return points, ok
+}
+
+func (k *keeper) request(points []int) *wire.KVSaveRequest {
+	return &wire.KVSaveRequest{Scope: k.s.scope, Group: k.q.Group, TTLSeconds: int64(k.q.TTL.Seconds()), Pin: k.q.Pin, Points: points}
+}
+
+// save captures so many tokens of the session and adds those newly written. A
+// client that goes away takes a save that hangs with it.
+func (k *keeper) save(tokens int, r *wire.KVSaveRequest, written *int) bool {
+	k.kept.asked = true
+	ctx, cancel := k.m.behind(k.ctx, k.m.o.SaveTimeout)
+	defer cancel()
+	defer context.AfterFunc(k.live, cancel)()
+	a, err := k.m.o.Station.KVSave(ctx, k.s.id, tokens, r)
+	switch {
+	case err != nil:
+		if codeOf(err) == wire.CodeNoRoute {
+			k.m.off(routeSave)
+		}
+		return k.fails(tokens, err, "a save failed")
+	case !a.Saved:
+		return k.fails(tokens, nil, "the station did not save: "+a.Reason)
+	}
+	*written += a.Written
+	k.kept.durable = a.Durable
+	return true
+}
+
+func (k *keeper) fails(tokens int, err error, what string) bool {
+	k.kept.failed = true
+	if k.live.Err() == nil {
+		k.m.o.Log.Warn().Err(err).Str("id", client.RequestID(k.ctx)).Int("tokens", tokens).Msg(what)
+	}
+	return false
+}

@@ -1,0 +1,83 @@
+package liquid
+
+import (
+	"context"
+	"time"
+
+	"thoth/station/client"
+	"thoth/station/wire"
+)
+
+// session is a staged prompt at the station.
+type session struct {
+	id      string
+	scope   string
+	tokens  []int32
+	load    wire.KVLoadResponse
+	loaded  bool // the load was answered
+	embedMS float64
+}
+
+// failure is a liquid call that did not go well, as a request sees it.
+type failure struct {
+	reason Reason
+	err    error
+}
+
+func (f *failure) Error() string { return f.reason.Sentence() + ": " + f.err.Error() }
+
+// stage embeds a prompt and restores the longest stored prefix of it. A failed
+// load leaves a session to compute in, where the station still has it. On
+// failure no session is left.
+func (m *Manager) stage(ctx context.Context, prompt wire.Prompt, scope string, keep bool) (*session, *failure) {
+	start := time.Now()
+	e, err := m.o.Station.Embed(ctx, &wire.EmbedRequest{Prompt: prompt})
+	if err != nil {
+		return nil, m.failed(wire.RouteEmbed, ReasonEmbed, err)
+	}
+	s := &session{id: e.Session, scope: scope, tokens: e.Tokens, embedMS: float64(time.Since(start).Microseconds()) / 1000}
+	bounded, cancel := context.WithTimeout(ctx, m.o.LoadTimeout)
+	defer cancel()
+	l, err := m.o.Station.KVLoad(bounded, s.id, 0, &wire.KVLoadRequest{Scope: scope, Keep: keep})
+	switch codeOf(err) {
+	case "":
+		s.load, s.loaded = *l, true
+		t := l.Tiers
+		if l.Position < 0 || l.Position >= len(s.tokens) || t.Hot+t.Warm+t.Cold != l.Position {
+			m.tell.mismatch()
+			m.o.Log.Error().Int("position", l.Position).Int("tokens", len(s.tokens)).Str("id", client.RequestID(ctx)).Msg("a load restored what was not asked for")
+			m.spawn(func() { m.end(ctx, s.id) })
+			return nil, &failure{ReasonPosition, errPosition}
+		}
+	case wire.CodeNoRoute, wire.CodeGone, wire.CodeUnavailable, wire.CodeTimeout, wire.CodeCancelled, wire.CodeBusy, wire.CodeDraining:
+		m.spawn(func() { m.end(ctx, s.id) })
+		return nil, m.failed(routeLoad, ReasonLoad, err)
+	default: // the load is undone; the session is as it was staged
+		s.load.DiffersAt = -1
+		m.o.Log.Warn().Err(err).Str("id", client.RequestID(ctx)).Msg("a load failed; the prompt is computed")
+	}
+	return s, nil
+}
+
+// failed makes a failure of a route's error, and turns the switch off for a
+// route that is not there.
+func (m *Manager) failed(route string, reason Reason, err error) *failure {
+	switch codeOf(err) {
+	case wire.CodeNoRoute:
+		m.off(route)
+		reason = ReasonRoute
+	case wire.CodeGone:
+		reason = ReasonLost
+	}
+	return &failure{reason, err}
+}
+
+// check compares where the evaluation started with what the load said, and
+// whether all of the prompt is there. A difference means that the KV is not that
+// of the prompt, and nothing may be sampled from it.
+func (s *session) check(f *wire.ForwardResponse) bool {
+	return f != nil && f.Position-f.Evaluated == s.load.Position && f.Position == len(s.tokens) && f.Remaining == 0
+}
+
+// errPosition is the error of a session whose station contradicts itself.
+var errPosition = &wire.Error{Code: wire.CodeInternal, Message: "the station restored another length than it said"}

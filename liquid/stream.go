@@ -1,0 +1,302 @@
+package liquid
+
+import (
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"thoth/station/client"
+	"thoth/station/wire"
+)
+
+// Request is one choice of a chat.
+type Request struct {
+	// Generate is what the native path sends, and what the liquid calls are made
+	// of: both give the same answer.
+	Generate *wire.GenerateRequest
+
+	Scope  string // see [Scope]
+	Bypass bool   // the client wants none of it
+
+	Group    string        // a client's label on what is kept
+	TTL      time.Duration // keep at least so long, within the station's limits; 0: no promise
+	Pin      bool          // keep until deleted, within the station's limits
+	Points   []Point       // where a client marked the prompt, at most a few
+	Explicit bool          // keep only up to the last point, and nothing without one
+
+	// StripsReasoning: the template leaves an old answer's reasoning out, so that
+	// an answer with reasoning will never be a prefix of the next turn.
+	StripsReasoning bool
+}
+
+// shortest is the least length of a rendered prompt in bytes that may gain: below
+// it the calls cost more than the tokens. It is less than any chat template makes
+// of a sentence.
+const shortest = 48
+
+// Stream is one choice of a request on its way: frames as /generate gives them,
+// whatever path they took. One goroutine uses it. It must be closed.
+//
+// It goes through staged (embed and load, in Open), forwarding, decoding; from
+// each, until the first token, a failure leads to native.
+type Stream struct {
+	m       *Manager
+	ctx     context.Context
+	q       *Request
+	start   time.Time
+	outcome *Outcome
+	told    bool
+
+	phase   phase
+	frames  *client.Stream
+	begun   bool // a token has left
+	session *session
+	keeper  *keeper
+
+	forward   wire.ForwardResponse
+	decodeAt  time.Time
+	reasoning bool   // the answer closed a block of reasoning
+	tail      string // of the text so far, for a marker cut in two
+}
+
+type phase int
+
+const (
+	native phase = iota
+	forwarding
+	decoding
+	over
+)
+
+// Open begins a choice. Its error is one the native path would give.
+func (m *Manager) Open(ctx context.Context, q *Request) (*Stream, error) {
+	s := &Stream{m: m, ctx: ctx, q: q, start: time.Now()}
+	if err := s.open(); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stream) open() error {
+	m, q := s.m, s.q
+	switch {
+	case !m.gate.on():
+		return s.goNative(Disabled, ReasonOff)
+	case q.Bypass:
+		return s.goNative(Bypass, ReasonBypass)
+	case promptBytes(q.Generate.Prompt.Segments) < shortest:
+		return s.goNative(Bypass, ReasonShort)
+	}
+	session, f := m.stage(s.ctx, q.Generate.Prompt, q.Scope, !q.Explicit)
+	if f != nil {
+		return s.fallBack(f)
+	}
+	s.session, s.outcome, s.phase = session, m.restored(session), forwarding
+	var err error
+	if s.frames, err = m.o.Station.ForwardStream(s.ctx, &wire.ForwardRequest{Session: session.id}); err != nil {
+		return s.fallBack(s.lost(err))
+	}
+	return nil
+}
+
+// restored is the outcome as the load leaves it.
+func (m *Manager) restored(s *session) *Outcome {
+	o := &Outcome{Memory: Miss, Path: Liquid, Reason: reasonOf(s.load.Reason), PrefixTokens: s.load.Position, Tiers: s.load.Tiers,
+		DiffersAt: s.load.DiffersAt, LoadMS: s.load.WaitMS + s.load.LoadMS,
+		asked: len(s.tokens), token: s.load.PromptToken, stored: s.load.StoredToken}
+	switch {
+	case !s.loaded:
+		o.Reason = ReasonLoad
+	case isHit(s.load.Position, len(s.tokens), int(m.head.Load())):
+		o.Memory = Hit
+	case o.Reason == "":
+		o.Reason = Reason(wire.KVNothing) // a miss has a reason
+	}
+	return o
+}
+
+// Outcome is what is known by now: complete once the done frame is out. It is
+// replaced, never changed.
+func (s *Stream) Outcome() *Outcome { return s.outcome }
+
+// Next returns the next frame, io.EOF after the done frame, or *wire.Error.
+func (s *Stream) Next() (*wire.Frame, error) {
+	for {
+		f, err := s.frames.Next()
+		switch {
+		case s.phase == native || s.phase == over || err == io.EOF:
+			return f, err
+		case err != nil && (s.begun || s.ctx.Err() != nil):
+			return nil, err // too late for another path
+		case err != nil:
+			err = s.fallBack(s.lost(err))
+		case f.Type == wire.FrameProgress:
+			return f, nil
+		case s.phase == forwarding:
+			err = s.evaluated(f)
+		case f.Type == wire.FrameDone:
+			return s.finish(f), nil
+		default:
+			s.begun = true
+			s.watch(f.Text)
+			return f, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// evaluated goes from the end of the prefill to the decode.
+func (s *Stream) evaluated(f *wire.Frame) error {
+	if !s.session.check(f.Forward) {
+		s.m.tell.mismatch()
+		s.m.o.Log.Error().Int("load", s.session.load.Position).Interface("forward", f.Forward).Str("id", client.RequestID(s.ctx)).
+			Msg("the evaluation did not start where the load ended; the prompt is computed anew")
+		return s.fallBack(&failure{ReasonPosition, errPosition})
+	}
+	s.forward = *f.Forward
+	_ = s.frames.Close()
+	s.phase, s.decodeAt = decoding, time.Now()
+	g := s.q.Generate
+	var err error
+	s.frames, err = s.m.o.Station.DecodeNext(s.ctx, &wire.DecodeRequest{Session: s.session.id, Sampling: &g.Sampling, N: g.MaxTokens, Stop: g.Stop, IgnoreEOG: g.IgnoreEOG})
+	if err != nil {
+		return s.fallBack(s.lost(err))
+	}
+	// The first token is drawn; what follows runs beside the rest.
+	s.keeper = s.m.keep(s.ctx, s.q, s.session)
+	return nil
+}
+
+// lost words a failure of the phase's call.
+func (s *Stream) lost(err error) *failure {
+	if s.phase == forwarding {
+		return s.m.failed(wire.RouteForward, ReasonForward, err)
+	}
+	return s.m.failed(wire.RouteDecodeNext, ReasonDecode, err)
+}
+
+// fallBack goes on with the native path. The session is given up beside it.
+func (s *Stream) fallBack(f *failure) error {
+	if s.ctx.Err() != nil {
+		return f.err
+	}
+	s.m.o.Log.Warn().Err(f.err).Str("reason", f.reason.Sentence()).Str("id", client.RequestID(s.ctx)).Msg("liquid memory failed a request; it takes the native path")
+	s.drop()
+	memory := Miss
+	if f.reason == ReasonRoute {
+		memory = Disabled
+	}
+	return s.goNative(memory, f.reason)
+}
+
+func (s *Stream) goNative(memory Memory, reason Reason) (err error) {
+	s.phase = native
+	s.outcome = &Outcome{Memory: memory, Path: Native, Reason: reason, DiffersAt: -1}
+	s.frames, err = s.m.o.Station.Generate(s.ctx, s.q.Generate)
+	return err
+}
+
+// finish completes the done frame and the outcome. The saves get a moment to be
+// known; one that takes longer goes on behind, and is told as failed.
+func (s *Stream) finish(f *wire.Frame) *wire.Frame {
+	s.phase = over
+	o := *s.outcome
+	k := kept{asked: true, failed: true}
+	if s.keeper != nil {
+		s.keeper.ended <- s.reusable(f.Done)
+		wait := time.NewTimer(s.m.o.SaveWait)
+		defer wait.Stop()
+		select {
+		case <-s.keeper.done:
+			k = s.keeper.kept
+		case <-wait.C:
+		case <-s.ctx.Done():
+		}
+	}
+	o.KVSaved = k.asked && !k.failed
+	o.Written, o.SavedTokens, o.Durable = k.prompt, k.all, o.KVSaved && k.durable
+	if k.failed {
+		o.Memory, o.Reason = CaptureFailed, ReasonSave
+	}
+	s.outcome = &o
+	if f.Done != nil {
+		s.account(f.Done)
+	}
+	return f
+}
+
+// reusable is how many tokens of the session the next turn can begin with.
+func (s *Stream) reusable(d *wire.Done) int {
+	switch {
+	case d == nil || s.reasoning:
+		return 0
+	case d.Position > 0:
+		return d.Position
+	}
+	return d.PromptTokens + d.CompletionTokens
+}
+
+// account makes the timings those of one call, as /generate tells them.
+func (s *Stream) account(d *wire.Done) {
+	t := &d.Timings
+	t.QueueMS += s.session.load.QueueMS + s.forward.QueueMS
+	t.TokenizeMS += s.session.embedMS
+	t.PrefillMS += s.forward.PrefillMS
+	t.EngineMS += s.forward.EngineMS
+	t.TTFTMS += float64(s.decodeAt.Sub(s.start).Microseconds()) / 1000
+}
+
+// reasoningEnd closes a block of reasoning in an answer's text.
+const reasoningEnd = "</think>"
+
+// watch looks for reasoning in the answer, over the frames' edges.
+func (s *Stream) watch(text string) {
+	if !s.q.StripsReasoning || s.reasoning {
+		return
+	}
+	seen := s.tail + text
+	s.reasoning = strings.Contains(seen, reasoningEnd)
+	s.tail = seen[max(0, len(seen)-len(reasoningEnd)+1):]
+}
+
+// drop gives up the session: its keeper deletes it, or a task does.
+func (s *Stream) drop() {
+	if s.frames != nil {
+		_ = s.frames.Close()
+		s.frames = nil
+	}
+	switch {
+	case s.keeper != nil:
+		s.keeper.cut()
+		s.keeper = nil
+	case s.session != nil:
+		ctx, m, id := s.ctx, s.m, s.session.id
+		m.spawn(func() { m.end(ctx, id) })
+	}
+	s.session = nil
+}
+
+// Close ends the choice; before its done frame, it cancels it at the station.
+func (s *Stream) Close() error {
+	if s.outcome != nil && !s.told {
+		s.told = true
+		s.m.record(s.ctx, s.outcome)
+	}
+	if s.phase == over {
+		return s.frames.Close()
+	}
+	s.drop()
+	return nil
+}
+
+func promptBytes(segments []wire.Segment) int {
+	n := 0
+	for _, s := range segments {
+		n += len(s.Text)
+	}
+	return n
+}
