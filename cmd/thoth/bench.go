@@ -4,13 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"thoth/cmd/thoth/internal/bench"
+	"thoth/cmd/thoth/internal/pull"
 )
 
+// benchCmd measures a running server unless told what else.
 type benchCmd struct {
+	Server benchServerCmd `cmd:"" default:"withargs" help:"Measure a running OpenAI-compatible server, alone or beside another one (what bench alone does)."`
+	Liquid benchLiquidCmd `cmd:"" help:"Measure liquid memory: start the servers, fill, repeat, restart, and compare settings."`
+}
+
+type benchServerCmd struct {
 	URL    string `name:"url" env:"THOTH_BENCH_URL" default:"http://127.0.0.1:8080" help:"Server to measure."`
 	Model  string `env:"THOTH_BENCH_MODEL" help:"Model name to ask for. Default: the first one the server lists."`
 	Key    string `env:"THOTH_BENCH_KEY" help:"API key of the server."`
@@ -31,7 +41,7 @@ type benchCmd struct {
 	Out          string        `env:"THOTH_BENCH_OUT" placeholder:"FILE" help:"Write the report as JSON, too."`
 }
 
-func (c *benchCmd) Run(ctx context.Context, s streams) error {
+func (c *benchServerCmd) Run(ctx context.Context, s streams) error {
 	targets := []bench.Target{{URL: c.URL, Model: c.Model, Key: c.Key}}
 	if c.URL2 != "" {
 		targets = append(targets, bench.Target{URL: c.URL2, Model: c.Model2, Key: c.Key2})
@@ -48,13 +58,77 @@ func (c *benchCmd) Run(ctx context.Context, s streams) error {
 	if rep == nil {
 		return err
 	}
-	if werr := rep.WriteTable(s.out); werr != nil {
-		return errors.Join(err, werr)
+	return errors.Join(err, writeBench(rep, s, c.Out))
+}
+
+type benchLiquidCmd struct {
+	Entrypoint string `env:"THOTH_BENCH_ENTRYPOINT" placeholder:"FILE" help:"Supervisor program, with host and station beside it. Default: entrypoint beside this program."`
+	Model      string `env:"THOTH_MODEL" help:"Model to serve: a path or a spec, as for pull. Default: the default model."`
+	Dir        string `env:"THOTH_CACHE" placeholder:"DIR" help:"Cache folder, as for pull."`
+
+	PeerCommand string `env:"THOTH_BENCH_PEER_COMMAND" placeholder:"COMMAND" help:"Shell command of another server that does the same in turn; {port} is where it is to listen, e.g. 'llama-server -m X.gguf -c 16384 -np 16 -t 2 --port {port}'."`
+	PeerPort    int    `env:"THOTH_BENCH_PEER_PORT" default:"18099" help:"What {port} becomes."`
+	EngineCmd   string `env:"THOTH_BENCH_ENGINE_CMD" help:"Shell command that measures the bare engine and prints {\"import_gb_s\":…}. Default: the station beside the entrypoint, with --bench-engine."`
+
+	Rounds       int           `env:"THOTH_BENCH_LIQUID_ROUNDS" default:"5" help:"Measured rounds; each restarts everything once."`
+	Cohorts      []string      `env:"THOTH_BENCH_LIQUID_COHORTS" default:"engine,reuse,off,tiers" help:"What to measure: engine (moves between RAM and device), reuse (fill, repeat, shared prefix, turns, evict, restart, replica), off (a miss, on against off), tiers (decode, tiers full against empty)."`
+	Tokens       int           `env:"THOTH_BENCH_LIQUID_TOKENS" default:"32" help:"Answer length where answers are compared."`
+	TierSettings []string      `env:"THOTH_BENCH_TIER_SETTINGS" placeholder:"NAME=VALUE,..." help:"Settings of the servers whose tiers are filled; small budgets fill soon. Default: some 100 MiB."`
+	StoreDir     string        `env:"THOTH_BENCH_STORE_DIR" placeholder:"DIR" help:"Where the servers' stores are made and removed. Default: the temporary folder."`
+	StartTimeout time.Duration `env:"THOTH_BENCH_START_TIMEOUT" default:"2m" help:"A server must be ready within it."`
+	Timeout      time.Duration `env:"THOTH_BENCH_TIMEOUT" default:"10m" help:"Limit of one request."`
+	Out          string        `env:"THOTH_BENCH_OUT" placeholder:"FILE" help:"Write the report as JSON, too."`
+}
+
+func (c *benchLiquidCmd) Run(ctx context.Context, s streams) error {
+	for _, v := range []struct {
+		name string
+		n    int
+	}{{"--rounds", c.Rounds}, {"--tokens", c.Tokens}, {"--peer-port", c.PeerPort}} {
+		if v.n < 1 { // the option's own zero means its default
+			return fmt.Errorf("%s %d: want at least 1", v.name, v.n)
+		}
 	}
-	if c.Out == "" {
+	entrypoint := c.Entrypoint
+	if entrypoint == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		entrypoint = filepath.Join(filepath.Dir(self), "entrypoint")
+	}
+	model, err := pull.Pull(ctx, c.Model, pull.Options{CacheDir: c.Dir, HFToken: os.Getenv("HF_TOKEN"), Progress: pull.NewProgress(s.err)})
+	if err != nil {
 		return err
 	}
-	f, ferr := os.Create(c.Out)
+	engine := c.EngineCmd
+	if engine == "" {
+		engine = fmt.Sprintf("%s --bench-engine --model %s", quoted(filepath.Join(filepath.Dir(entrypoint), "fat-station")), quoted(model))
+	}
+	rep, err := bench.RunLiquid(ctx, bench.LiquidOptions{
+		Entrypoint: entrypoint, Model: model, PeerCommand: c.PeerCommand, PeerPort: c.PeerPort, EngineCmd: engine, Dir: c.StoreDir,
+		Rounds: c.Rounds, Tokens: c.Tokens, Families: c.Cohorts, TierSettings: c.TierSettings,
+		StartTimeout: c.StartTimeout, Timeout: c.Timeout, Log: s.err,
+	})
+	if rep == nil {
+		return err
+	}
+	return errors.Join(err, writeBench(rep, s, c.Out))
+}
+
+// quoted makes one word of a shell command.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// writeBench writes a report for people, and to a file for programs.
+func writeBench(rep interface {
+	WriteTable(io.Writer) error
+	WriteJSON(io.Writer) error
+}, s streams, out string) error {
+	err := rep.WriteTable(s.out)
+	if out == "" {
+		return err
+	}
+	f, ferr := os.Create(out)
 	if ferr != nil {
 		return errors.Join(err, ferr)
 	}

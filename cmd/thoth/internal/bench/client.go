@@ -28,13 +28,22 @@ func newServer(t Target, timeout time.Duration) *server {
 	}}}
 }
 
+// message is one message of a chat.
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
 // question is one chat request.
 type question struct {
-	prompt      string
+	prompt      string    // of a user, alone
+	messages    []message // or a whole conversation
 	maxTokens   int
 	temperature float64
 	topP        float64 // 0: left out
 	seed        int
+	toTheCap    bool // go on past the end of the turn, so that all answers are as long
+	noReuse     bool // compute the whole prompt, whatever is stored
 }
 
 // answer is what the client saw. Times count from just before the request.
@@ -48,6 +57,8 @@ type answer struct {
 	completionTokens int
 	engineMS         float64 // the server's own figure for the prompt's evaluation; 0 when it gives none
 	serverTTFTMS     float64 // the server's own time to first token; 0 when it gives none
+	cachedTokens     int     // of the prompt, not computed
+	liquid           string  // _gnosis.liquid_memory; "" of a server without
 }
 
 // tokensPerChunk weighs a chunk: a server may put several tokens into one, or
@@ -68,9 +79,13 @@ type chunk struct {
 	Usage *struct {
 		PromptTokens     int `json:"prompt_tokens"`
 		CompletionTokens int `json:"completion_tokens"`
+		Details          struct {
+			CachedTokens int `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
 	} `json:"usage"`
 	Gnosis *struct {
-		Timings struct {
+		LiquidMemory string `json:"liquid_memory"`
+		Timings      struct {
 			EngineMS float64 `json:"engine_ms"`
 			TTFTMS   float64 `json:"ttft_ms"`
 		} `json:"timings"`
@@ -87,9 +102,13 @@ type chunk struct {
 func (s *server) ask(ctx context.Context, q question) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	messages := q.messages
+	if messages == nil {
+		messages = []message{{"user", q.prompt}}
+	}
 	body := map[string]any{
 		"model":          s.Model,
-		"messages":       []map[string]string{{"role": "user", "content": q.prompt}},
+		"messages":       messages,
 		"max_tokens":     q.maxTokens,
 		"temperature":    q.temperature,
 		"seed":           q.seed,
@@ -98,6 +117,12 @@ func (s *server) ask(ctx context.Context, q question) (*answer, error) {
 	}
 	if q.topP > 0 {
 		body["top_p"] = q.topP
+	}
+	if q.toTheCap {
+		body["ignore_eos"] = true // of llama-server and vLLM too
+	}
+	if q.noReuse {
+		body["cache_prompt"] = false // llama-server's; ours is the header below
 	}
 	b, err := json.Marshal(body)
 	if err != nil {
@@ -111,6 +136,9 @@ func (s *server) ask(ctx context.Context, q question) (*answer, error) {
 	// Lets the transport send it again when the server closed the idle connection
 	// at that very moment, as some do after seconds.
 	req.Header.Set("Idempotency-Key", rand.Text())
+	if q.noReuse {
+		req.Header.Set("X-Thoth-Liquid", "off")
+	}
 	s.authorize(req)
 	a := &answer{began: time.Now()}
 	resp, err := s.http.Do(req)
@@ -188,8 +216,10 @@ func (a *answer) take(c *chunk, now time.Duration, text *strings.Builder) {
 	}
 	if c.Usage != nil {
 		a.promptTokens, a.completionTokens = c.Usage.PromptTokens, c.Usage.CompletionTokens
+		a.cachedTokens = c.Usage.Details.CachedTokens
 	}
 	if c.Gnosis != nil {
+		a.liquid = c.Gnosis.LiquidMemory
 		a.engineMS, a.serverTTFTMS = c.Gnosis.Timings.EngineMS, c.Gnosis.Timings.TTFTMS
 	} else if c.Timings != nil {
 		a.engineMS = c.Timings.PromptMS

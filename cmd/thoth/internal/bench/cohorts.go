@@ -29,6 +29,9 @@ var (
 	mMin      = metric{"tokens_min", false, false}
 	mMax      = metric{"tokens_max", false, false}
 	mFairness = metric{"fairness", false, false}
+	mCached   = metric{"cached_tokens", false, false}
+	mReady    = metric{"ready_s", true, true}
+	mImport   = metric{"import_gb_s", false, false}
 )
 
 // figures of one cohort in one round; a missing one could not be measured.
@@ -88,10 +91,15 @@ func (r *runner) oneStream(ctx context.Context, s *server, round int) (figures, 
 	}
 	r.sameAsBefore(s, round, a.text)
 	f := firstToken(a)
+	a.decode(f)
+	return f, nil
+}
+
+// decode notes the pace of the tokens after the first, of an answer with more.
+func (a *answer) decode(f figures) {
 	if last := a.arrivals[len(a.arrivals)-1]; last > a.first {
 		f[mDecode] = float64(a.completionTokens-1) / (last - a.first).Seconds()
 	}
-	return f, nil
 }
 
 // cold is the time to the first token of a prompt nobody has seen.

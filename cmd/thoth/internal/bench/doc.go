@@ -18,4 +18,14 @@
 //     fail the run.
 //   - Every request ends in numbers or in an error of the report; nothing is left
 //     out silently.
+//
+// [RunLiquid] measures liquid memory on servers that it starts itself, since it
+// restarts them and compares settings. Its cohorts come in families that share
+// servers: reuse (with restart and replica, beside the peer), off and tiers (a
+// server beside itself under another setting), engine. There, too:
+//   - One request is under way at a time, and the machine is quiet before each
+//     measurement: a server never pays for what another one does behind.
+//   - An answer that was restored is compared with the computed one.
+//   - What it started it stops, on every way out, by SIGTERM first; what it made
+//     on disk it removes. Nothing else is touched.
 package bench

@@ -20,6 +20,9 @@ north south east west green blue white black light heavy early late small large 
 const streamPrompt = "Write a long and detailed story about a lighthouse keeper who finds an old map. " +
 	"Describe the sea, the storm, the journey and the people on the way. Do not stop early."
 
+// warmupPrompt is asked before anything is measured.
+const warmupPrompt = "Say hello, and count to twenty."
+
 // nonce is a text no server has seen: it differs from its neighbours in the
 // first token already.
 func nonce(r *rand.Rand) string { return fmt.Sprintf("%08x", r.Uint32()) }

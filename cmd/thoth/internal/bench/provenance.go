@@ -30,10 +30,13 @@ type Provenance struct {
 	Warnings    []string         `json:"warnings,omitempty"`
 	Servers     []ServerIdentity `json:"servers"`
 	EngineCmd   string           `json:"engine_cmd,omitempty"`
+	Files       []FileIdentity   `json:"files,omitempty"` // programs and weights of servers that the run started
+	Store       string           `json:"store,omitempty"` // kind of file system below the cold tiers
 }
 
 // ServerIdentity is what a server says of itself.
 type ServerIdentity struct {
+	Name   string          `json:"name,omitempty"` // of a server that the run started
 	URL    string          `json:"url"`
 	Model  string          `json:"model"`
 	Server string          `json:"server,omitempty"` // header
@@ -41,14 +44,15 @@ type ServerIdentity struct {
 	Health json.RawMessage `json:"health,omitempty"`
 }
 
-func (r *runner) provenance(ctx context.Context, began time.Time, before machine, idle float64) Provenance {
+// provenance tells of the machine since before.
+func provenance(began time.Time, before machine, idle float64) Provenance {
 	after := readMachine()
 	wall := time.Since(began)
 	p := Provenance{
 		Date: began.UTC(), Seconds: round(wall.Seconds()), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH,
 		CPU: cpuModel(), CPUs: runtime.NumCPU(), MemoryBytes: totalMemory(),
-		BusyBefore: round(idle), EngineCmd: r.o.EngineCmd,
-		BenchCPU: round((after.self - before.self).Seconds() / wall.Seconds()),
+		BusyBefore: round(idle),
+		BenchCPU:   round((after.self - before.self).Seconds() / wall.Seconds()),
 	}
 	if all := after.total - before.total; all > 0 {
 		p.StolenShare = round((after.steal - before.steal) / all)
@@ -58,9 +62,6 @@ func (r *runner) provenance(ctx context.Context, began time.Time, before machine
 	}
 	if p.StolenShare > 0.02 {
 		p.Warnings = append(p.Warnings, fmt.Sprintf("the hypervisor took %.0f %% of the CPU time", 100*p.StolenShare))
-	}
-	for _, s := range r.servers {
-		p.Servers = append(p.Servers, s.identity(ctx))
 	}
 	return p
 }

@@ -47,20 +47,19 @@ type MetricReport struct {
 
 // Change is a greedy answer that was not the same twice.
 type Change struct {
-	URL   string `json:"url"`
-	Round int    `json:"round"`
-	What  string `json:"what"`
-	Byte  int    `json:"byte"` // where the texts part
-	first bool
+	URL    string `json:"url,omitempty"`
+	Server string `json:"server,omitempty"` // instead, of one that the run started
+	Round  int    `json:"round"`
+	What   string `json:"what"`
+	Byte   int    `json:"byte"` // where the texts part
+	first  bool   // of a server under test
+	cohort string
 }
 
-func (r *Report) failedByChange() bool {
-	for _, c := range r.Changes {
-		if c.first {
-			return true
-		}
-	}
-	return false
+// failedByChange says whether a server under test changed an answer; a peer's
+// changes are reported only.
+func failedByChange(all []Change) bool {
+	return slices.ContainsFunc(all, func(c Change) bool { return c.first })
 }
 
 func (r *runner) report() *Report {
@@ -81,18 +80,9 @@ func (r *runner) report() *Report {
 		}
 		cr := CohortReport{Name: c.name}
 		for _, m := range c.metrics {
-			mr := MetricReport{Name: m.name}
-			any := false
-			for i := range r.servers {
-				s := byTarget[i][m].spread()
-				any = any || s != nil
-				mr.Targets = append(mr.Targets, s)
-			}
+			mr, any := m.report(byTarget)
 			if !any {
 				continue
-			}
-			if m.compare && len(r.servers) == 2 {
-				mr.Ratio = ratios(byTarget[0][m], byTarget[1][m], m.lessIsBetter).spread()
 			}
 			if engine := r.engine[c.engineKey]; m == c.engineOf && engine != nil {
 				for i := range r.servers {
@@ -106,6 +96,20 @@ func (r *runner) report() *Report {
 	return rep
 }
 
+// report compares a figure over targets; any is false when none has it.
+func (m metric) report(byTarget []map[metric]series) (mr MetricReport, any bool) {
+	mr.Name = m.name
+	for _, t := range byTarget {
+		s := t[m].spread()
+		any = any || s != nil
+		mr.Targets = append(mr.Targets, s)
+	}
+	if m.compare && len(byTarget) == 2 {
+		mr.Ratio = ratios(byTarget[0][m], byTarget[1][m], m.lessIsBetter).spread()
+	}
+	return mr, any
+}
+
 // WriteJSON writes the report for programs.
 func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
@@ -116,7 +120,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // WriteTable writes the report for people.
 func (r *Report) WriteTable(w io.Writer) error {
 	p := &r.Provenance
-	fmt.Fprintf(w, "%s  %s, %d CPUs, %.1f GiB, %s %s\n", p.Date.Format("2006-01-02 15:04 UTC"), p.CPU, p.CPUs, float64(p.MemoryBytes)/(1<<30), p.Go, p.OS)
+	p.writeMachine(w)
 	for i, s := range p.Servers {
 		fmt.Fprintf(w, "%c: %s  model %s%s\n", 'A'+i, s.URL, s.Model, prefixed("  server ", s.Server))
 		if len(s.Facts) > 0 {
@@ -168,16 +172,26 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if two || engine {
 		fmt.Fprintln(w, "\nratios: median of the rounds' own ratios; above 1 the first one is faster, also for times")
 	}
-	for _, s := range p.Warnings {
+	writeTroubles(w, p.Warnings, r.Changes, r.Errors)
+	return nil
+}
+
+// writeTroubles ends a report with what makes its figures doubtful.
+func writeTroubles(w io.Writer, warnings []string, changes []Change, errs []string) {
+	for _, s := range warnings {
 		fmt.Fprintln(w, "warning:", s)
 	}
-	for _, c := range r.Changes {
-		fmt.Fprintf(w, "changed: round %d, %s: %s, from byte %d on\n", c.Round, c.URL, c.What, c.Byte)
+	for _, c := range changes {
+		fmt.Fprintf(w, "changed: round %d, %s: %s, from byte %d on\n", c.Round, c.URL+c.Server, c.What, c.Byte)
 	}
-	for _, s := range r.Errors {
+	for _, s := range errs {
 		fmt.Fprintln(w, "error:", s)
 	}
-	return nil
+}
+
+// writeMachine is a report's first line.
+func (p *Provenance) writeMachine(w io.Writer) {
+	fmt.Fprintf(w, "%s  %s, %d CPUs, %.1f GiB, %s %s\n", p.Date.Format("2006-01-02 15:04 UTC"), p.CPU, p.CPUs, float64(p.MemoryBytes)/(1<<30), p.Go, p.OS)
 }
 
 func (s *Spread) text() string {

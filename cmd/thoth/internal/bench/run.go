@@ -61,8 +61,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		}
 	}
 	rep := r.report()
-	rep.Provenance = r.provenance(ctx, began, before, idle)
-	if len(rep.Errors) > 0 || rep.failedByChange() {
+	rep.Provenance = provenance(began, before, idle)
+	rep.Provenance.EngineCmd = o.EngineCmd
+	for _, s := range r.servers {
+		rep.Provenance.Servers = append(rep.Provenance.Servers, s.identity(ctx))
+	}
+	if len(rep.Errors) > 0 || failedByChange(rep.Changes) {
 		return rep, ErrBad
 	}
 	return rep, nil
@@ -73,7 +77,7 @@ func (r *runner) logf(format string, args ...any) { fmt.Fprintf(r.o.Log, format+
 // warm pays for what only first requests pay for.
 func (r *runner) warm(ctx context.Context, s *server) error {
 	for range r.o.Warmup {
-		if _, err := s.ask(ctx, question{prompt: "Say hello, and count to twenty.", maxTokens: 16}); err != nil {
+		if _, err := s.ask(ctx, question{prompt: warmupPrompt, maxTokens: 16}); err != nil {
 			return err
 		}
 	}
@@ -182,9 +186,14 @@ func (r *runner) sameAsBefore(s *server, round int, text string) {
 }
 
 func (r *runner) changed(s *server, round int, what, want, got string) {
+	r.changes = append(r.changes, Change{URL: s.URL, Round: round + 1, What: what, Byte: parting(want, got), first: s == r.servers[0]})
+}
+
+// parting is the first byte where two texts differ.
+func parting(a, b string) int {
 	at := 0
-	for at < len(want) && at < len(got) && want[at] == got[at] {
+	for at < len(a) && at < len(b) && a[at] == b[at] {
 		at++
 	}
-	r.changes = append(r.changes, Change{URL: s.URL, Round: round + 1, What: what, Byte: at, first: s == r.servers[0]})
+	return at
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +17,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if role := os.Getenv(fakeRole); role != "" {
+		playFake(role) // the test binary as a server that the bench starts
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // journal is the order in which requests arrived at all servers of a test.
 type journal struct {
