@@ -2,7 +2,9 @@ package stationtest
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -37,7 +39,13 @@ type ConformanceOptions struct {
 	// Tolerance is the difference allowed between log-probabilities of the same
 	// token computed in batches of other sizes. Default 0.02.
 	Tolerance float64
+	// NoKV is for a station that saves no KV sessions: kv_session is false in its
+	// /health, and the /kv-session routes answer that it is unsupported.
+	NoKV bool
 }
+
+// owner is the suite's session owner.
+const owner = "conformance"
 
 func (o ConformanceOptions) withDefaults() ConformanceOptions {
 	def := func(v *int, d int) {
@@ -72,13 +80,13 @@ func Chat(user string) wire.Prompt {
 }
 
 // Conformance tests the wire of a running station that has loaded its model and
-// serves nobody else. base is http://host:port or unix:///path.sock.
+// serves nobody else; of what the station has stored, nothing is left. base is http://host:port or unix:///path.sock.
 func Conformance(t *testing.T, base string, o ConformanceOptions) {
 	t.Helper()
-	c, err := client.New(base, client.Options{Owner: "conformance"})
+	c, err := client.New(base, client.Options{Owner: owner})
 	require.NoError(t, err)
 	defer c.Close()
-	s := &suite{c: c, raw: newRaw(base), o: o.withDefaults()}
+	s := &suite{c: c, raw: newRaw(base), o: o.withDefaults(), nonce: fmt.Sprintf("%08x", rand.Uint32())}
 	defer s.raw.http.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(t.Context(), s.o.Wait)
 	defer cancel()
@@ -94,7 +102,7 @@ func Conformance(t *testing.T, base string, o ConformanceOptions) {
 		{"info", s.info}, {"tokens", s.tokens}, {"generate", s.generate}, {"sampling", s.sampling}, {"logprobs", s.logprobs},
 		{"stop", s.stop}, {"characters", s.characters}, {"staged", s.staged}, {"sessions", s.sessions},
 		{"errors", s.errors}, {"unsupported", s.unsupported}, {"routes", s.routes}, {"context", s.context},
-		{"cancel", s.cancel}, {"concurrent", s.concurrent},
+		{"cancel", s.cancel}, {"concurrent", s.concurrent}, {"kv", s.kv},
 	} {
 		if !t.Run(part.name, part.run) && t.Context().Err() != nil {
 			return
@@ -110,6 +118,9 @@ type suite struct {
 	o      ConformanceOptions
 	health *wire.Health
 	model  *wire.Model
+
+	nonce  string // of this run, in the names of its scopes
+	scopes int    // named so far
 }
 
 func (s *suite) ctx(t *testing.T) context.Context {

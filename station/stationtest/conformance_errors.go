@@ -159,9 +159,4 @@ func (s *suite) routes(t *testing.T) {
 	require.Equal(t, 200, resp.StatusCode)
 	require.Equal(t, wire.ContentTypeStream, resp.Header.Get("Content-Type"))
 	require.True(t, strings.HasSuffix(body, "}\n"), "every frame is a line")
-
-	if !*s.health.KVSession {
-		_, err := s.c.KVSession(s.ctx(t), "save", "probe", 0)
-		requireCode(t, err, wire.CodeNoRoute)
-	}
 }
