@@ -2,20 +2,20 @@ package kvstore
 
 import (
 	"context"
+	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/rs/zerolog"
 
-	"thoth/station/engine"
 	"thoth/station/kvstore/block"
-	"thoth/station/wire"
 )
 
 // Options are what a Store is made of; they do not change later.
 type Options struct {
 	Identity   block.Identity   // Digest may be empty at first, see SetDigest
 	TokenBytes int              // KV bytes of one position; 0: nothing can be stored
-	WarmBytes  int64            // RAM for blocks, in bytes; 0: nothing can be stored
+	WarmBytes  int64            // RAM for blocks, in bytes, free list included; 0: nothing can be stored
 	Tails      int              // tails kept below one parent; default 4
 	HeldShare  float64          // share of WarmBytes that pin and ttl may hold; default 0.5
 	Cold       Cold             // nil: none
@@ -27,92 +27,189 @@ type Options struct {
 	Logger     zerolog.Logger
 }
 
-// Store is the index of blocks and their tiers.
+func (o *Options) defaults() {
+	if o.Tails <= 0 {
+		o.Tails = 4
+	}
+	if o.HeldShare <= 0 || o.HeldShare > 1 {
+		o.HeldShare = 0.5
+	}
+	if o.Readers <= 0 {
+		o.Readers = 8
+	}
+	if o.Writers <= 0 {
+		o.Writers = 2
+	}
+	if o.TailDelay <= 0 {
+		o.TailDelay = 2 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+}
+
+// Store is the index of blocks and their tiers. One mutex guards the index; no
+// call to the cold tier and no copy of rows is made under it.
+//
+// Invariants, whenever mu is free; the tests check them after each step:
+//
+//   - Bytes mapped, free list included, are at most WarmBytes.
+//   - A node's parent is in the tree and is full (or the top of a root); start is
+//     the parent's end; the key is the parent's Child of its tokens.
+//   - ready holds just the filled children, sorted by tokens; tails just those of
+//     them that are not full.
+//   - lru holds just the nodes that may go: filled, without children, without
+//     readers, not pinned, not about to be written.
+//   - A hollow node has children or readers; a root has children or readers.
+//   - dirty holds just the filled nodes that are not durable; held just the nodes
+//     under pin or ttl, and heldBytes is their sum.
 type Store struct {
-	o Options
+	o    Options
+	cold Cold // nil: none
+
+	ctx    context.Context // of readers and writers; ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // Add only under mu and before closed
+
+	readers chan struct{}   // a place for each cold read
+	wake    chan struct{}   // for writers: there is something new to do
+	touches chan block.Name // uses, on their way to the cold tier
+
+	mu        sync.Mutex
+	closed    bool
+	named     bool // Identity.Digest is known
+	identity  block.Identity
+	slabs     slabs
+	roots     map[Scope]*root
+	rootKeys  map[Scope]block.Key // of scopes seen, stored or not
+	lru       nodeHeap
+	held      map[*node]struct{}
+	heldBytes int64
+	expiry    time.Time // the earliest end of a ttl; zero: none
+	gone      gone
+	tick      uint64 // grows with each use
+	flights   map[block.Key]*flight
+	chases    int
+	skips     uint64 // fetches that did not pay
+
+	dirty   map[*node]struct{}
+	toWrite nodeHeap // best first
+	waiting nodeHeap // dirty, their time has not come
+	idle    int      // writers without work
+	urgent  int      // blocks that an idle writer must take before they are evicted
+	backoff *backoff.ExponentialBackOff
+	paused  time.Time     // no write before: the store has just failed
+	failing string        // the last write's error; "" when it went well
+	wrote   chan struct{} // closed, and made anew, at the end of each write
+
+	counts counts
 }
 
-// New makes a store.
-func New(o Options) *Store { return &Store{o: o} }
-
-// SetDigest names the blocks.
-func (s *Store) SetDigest(hex string) {}
-
-// Close stops writers and readers and gives the memory back.
-func (s *Store) Close() {}
-
-// Scope is whose blocks, computed with which adapters.
-type Scope struct{ Name, Adapters string }
-
-// Match is a prefix in RAM.
-type Match struct{}
-
-// Short is why a match is no longer.
-type Short struct {
-	Reason         wire.KVReason
-	DiffersAt      int
-	Prompt, Stored int32
+// New makes a store. Close must be called.
+func New(o Options) *Store {
+	o.defaults()
+	s := &Store{
+		o: o, cold: o.Cold, identity: o.Identity, named: o.Identity.Digest != "",
+		readers:  make(chan struct{}, o.Readers),
+		wake:     make(chan struct{}, o.Writers),
+		touches:  make(chan block.Name, 1024),
+		slabs:    newSlabs(o.WarmBytes, o.TokenBytes),
+		roots:    map[Scope]*root{},
+		rootKeys: map[Scope]block.Key{},
+		lru:      nodeHeap{less: usedBefore, at: func(n *node) *int { return &n.lruAt }},
+		held:     map[*node]struct{}{},
+		gone:     newGone(goneKeys),
+		flights:  map[block.Key]*flight{},
+		dirty:    map[*node]struct{}{},
+		toWrite:  nodeHeap{less: writtenBefore, at: func(n *node) *int { return &n.writeAt }},
+		waiting:  nodeHeap{less: dueBefore, at: func(n *node) *int { return &n.waitAt }},
+		backoff:  newBackoff(),
+		wrote:    make(chan struct{}),
+		counts:   counts{drops: map[string]uint64{}},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if s.cold != nil {
+		for range o.Writers {
+			s.wg.Go(s.writer)
+		}
+		s.wg.Go(s.toucher)
+	}
+	return s
 }
 
-// Find gives the longest prefix of tokens that is in RAM.
-func (s *Store) Find(sc Scope, tokens []int32) *Match { return &Match{} }
-
-func (m *Match) Tokens() int                        { return 0 }
-func (m *Match) Pieces(from, to int) []engine.Piece { return nil }
-func (m *Match) FromCold(from, to int) int          { return 0 }
-func (m *Match) Short() Short {
-	return Short{Reason: wire.KVNothing, DiffersAt: -1, Prompt: -1, Stored: -1}
+// SetDigest names the blocks by the digest of the weights. Before it they live
+// in RAM under a provisional name, and nothing is written down or looked up in
+// the cold tier. Only the first digest counts.
+func (s *Store) SetDigest(hex string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.named || hex == "" {
+		return
+	}
+	s.named = true
+	s.identity.Digest = hex
+	clear(s.rootKeys)
+	s.gone = newGone(goneKeys) // what it knows has other names now
+	for sc, r := range s.roots {
+		r.top.rename(s.rootKey(sc))
+	}
+	for n := range s.dirty {
+		s.enqueue(n)
+	}
 }
 
-// Gate is what waiting for the cold tier may cost.
-type Gate struct {
-	TokenSeconds float64
-	Wait         time.Duration
+// Close stops writers and readers and gives the memory back; what a reader still
+// holds goes with its Release. What is dirty is lost: Flush first.
+func (s *Store) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.wg.Wait()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.roots {
+		for _, n := range r.top.below() {
+			s.remove(n)
+		}
+	}
+	s.slabs.release()
 }
 
-func (m *Match) Fetch(ctx context.Context, g Gate) {}
-func (m *Match) Used(n int)                        {}
-func (m *Match) Release()                          {}
-
-// SaveOptions label and hold what is saved.
-type SaveOptions struct {
-	Group, Name string
-	TTL         time.Duration
-	Pin         bool
-	HoldTo      int
+// off says why nothing can be stored; "" when it can.
+func (s *Store) off() string {
+	switch {
+	case s.closed:
+		return "the store is closed"
+	case s.o.TokenBytes <= 0:
+		return "this model's KV cannot be stored"
+	case s.o.WarmBytes <= 0:
+		return "no memory is set aside for stored KV"
+	case s.slabs.size(block.Tokens) > s.slabs.budget:
+		return "the memory set aside for stored KV is less than one block"
+	}
+	return ""
 }
 
-// Reserve makes room for the blocks of tokens that are not stored.
-func (s *Store) Reserve(sc Scope, tokens []int32, o SaveOptions) *Capture {
-	return &Capture{Reason: "no RAM is set aside for stored KV"}
+// rootKey is the key that the first blocks of a scope have as parent.
+func (s *Store) rootKey(sc Scope) block.Key {
+	k, ok := s.rootKeys[sc]
+	if !ok {
+		if len(s.rootKeys) >= 4096 { // scopes come from clients' keys and salts: bounded
+			clear(s.rootKeys)
+		}
+		k = s.identity.Root(sc.Name, sc.Adapters)
+		s.rootKeys[sc] = k
+	}
+	return k
 }
 
-// Capture is what Reserve did.
-type Capture struct {
-	Tokens int
-	Reason string
-	New    int
-	Bytes  int64
-	Fills  []*Fill
+// counts are the store's counters; guarded by Store.mu.
+type counts struct {
+	warmHits, warmTokens uint64
+	coldHits, coldTokens uint64
+	evictions            uint64
+	drops                map[string]uint64
+	written              uint64 // positions captured
 }
-
-func (c *Capture) Durable() bool { return false }
-
-// Fill is a reserved block.
-type Fill struct{ From, N int }
-
-func (f *Fill) Piece() engine.Piece { return engine.Piece{} }
-func (f *Fill) Done()               {}
-func (f *Fill) Drop()               {}
-
-func (s *Store) Lookup(ctx context.Context, sc Scope, tokens []int32) wire.KVLookupResponse {
-	return wire.KVLookupResponse{Tokens: len(tokens), Reason: wire.KVNothing, DiffersAt: -1}
-}
-
-func (s *Store) Delete(ctx context.Context, q *wire.KVDeleteRequest) (blocks int, bytes int64, err error) {
-	return 0, 0, nil
-}
-
-func (s *Store) Flush(ctx context.Context) wire.KVFlushResponse { return wire.KVFlushResponse{} }
-
-func (s *Store) Index() wire.KVIndex { return wire.KVIndex{BlockTokens: block.Tokens} }

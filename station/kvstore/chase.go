@@ -1,0 +1,345 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"thoth/station/kvstore/block"
+	"thoth/station/wire"
+)
+
+// chase follows one prompt through the cold tier, on a goroutine of its own: whole
+// blocks by their names, a window of them at once, then the tails of the last.
+type chase struct {
+	s       *Store
+	at      *node   // the last block that is in RAM, pinned
+	rest    []int32 // tokens after it
+	matched int     // of these, how many RAM has anyway
+	gate    Gate
+	found   chan struct{} // closed when the first block is in
+	done    chan struct{} // closed at the end
+	reason  wire.KVReason // valid after done: why it ended short; "" when the cold tier has no more
+
+	pins    []*node            // of this goroutine
+	brought map[*node]struct{} // guarded by s.mu
+}
+
+// flight is one read of a block, for all who wait for it.
+type flight struct {
+	parent *node // pinned; nil when there was nothing to read
+	name   block.Name
+	size   int     // tokens, as far as the name tells
+	tokens []int32 // expected; nil: whatever the name stands for
+	done   chan struct{}
+	node   *node // valid after done: where the rows are
+	err    error // valid after done
+}
+
+// chase starts one; nil when there are too many.
+func (s *Store) chase(at *node, rest []int32, matched int, g Gate) *chase {
+	if s.chases >= maxChases {
+		return nil
+	}
+	s.chases++
+	c := &chase{s: s, at: at, rest: slices.Clone(rest), matched: matched, gate: g,
+		found: make(chan struct{}), done: make(chan struct{}), brought: map[*node]struct{}{}}
+	c.pin(at)
+	s.wg.Go(c.run)
+	return c
+}
+
+func (c *chase) pin(n *node) {
+	c.s.pin(n)
+	c.pins = append(c.pins, n)
+}
+
+func (c *chase) broughtNow() map[*node]struct{} { return maps.Clone(c.brought) }
+
+func (c *chase) run() {
+	at, rest, err := c.blocks()
+	if err == nil || errors.Is(err, ErrNotFound) {
+		err = c.tails(at, rest)
+	}
+	s := c.s
+	s.mu.Lock()
+	c.reason = reasonOf(err)
+	s.chases--
+	for i := len(c.pins) - 1; i >= 0; i-- {
+		s.unpin(c.pins[i])
+	}
+	s.mu.Unlock()
+	close(c.done)
+}
+
+// blocks brings the whole blocks, and says where it ended and what is left.
+func (c *chase) blocks() (at *node, rest []int32, err error) {
+	at, rest = c.at, c.rest
+	n := len(rest) / block.Tokens
+	var flights []*flight
+	last := at
+	for i := 0; i < n; i++ {
+		for len(flights) < min(n, i+c.s.o.Readers) {
+			from := len(flights) * block.Tokens
+			var f *flight
+			if f, last = c.block(last, c.rest[from:from+block.Tokens]); last == nil {
+				n = len(flights) + 1 // the prefix was deleted meanwhile
+			}
+			flights = append(flights, f)
+		}
+		f := flights[i]
+		<-f.done
+		if f.err != nil {
+			return at, rest, f.err
+		}
+		c.took(f)
+		at, rest = f.node, rest[block.Tokens:]
+	}
+	return at, rest, nil
+}
+
+// took notes that a block is in.
+func (c *chase) took(f *flight) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if f.parent != nil { // else RAM had it
+		c.brought[f.node] = struct{}{}
+	}
+	select {
+	case <-c.found:
+	default:
+		close(c.found)
+	}
+}
+
+// block starts to read the child of parent that has these tokens, or joins a
+// read of it. It gives the child's place too, pinned by c; nil when parent is gone.
+func (c *chase) block(parent *node, tokens []int32) (*flight, *node) {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if parent.gone {
+		return ended(nil, ErrNotFound), nil
+	}
+	key := parent.key.Child(tokens)
+	n := parent.kids[key]
+	if n == nil {
+		n = s.grow(parent, key, tokens)
+	}
+	c.pin(n)
+	if n.state == filled {
+		return ended(n, nil), n
+	}
+	return s.fly(parent, key, len(tokens), tokens), n
+}
+
+// tails brings the children of at that may share more with rest than RAM has.
+func (c *chase) tails(at *node, rest []int32) error {
+	s := c.s
+	s.mu.Lock()
+	if at.gone {
+		s.mu.Unlock()
+		return nil
+	}
+	_, have := at.longest(rest)
+	root, parent := at.root.top.key, at.key
+	s.mu.Unlock()
+	most := min(len(rest), block.Tokens)
+	gain := most - have
+	if gain <= 0 {
+		return nil
+	}
+	if p := predict(s.cold, 1, int64(most)*int64(s.o.TokenBytes)); p.ok && !c.gate.plan(gain, true, p, p).pays {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, readTimeout)
+	list, err := s.cold.Tails(ctx, root, parent)
+	cancel()
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	var flights []*flight
+	s.mu.Lock()
+	for _, t := range promising(list, parent, rest, have, s.o.Tails) {
+		if k := at.kids[t.Key]; !at.gone && (k == nil || k.state == hollow) {
+			flights = append(flights, s.fly(at, t.Key, t.Tokens, nil))
+		}
+	}
+	s.mu.Unlock()
+	err = nil
+	for _, f := range flights {
+		<-f.done
+		switch {
+		case f.err == nil:
+			c.took(f)
+		case !errors.Is(f.err, ErrNotFound):
+			err = f.err
+		}
+	}
+	return err
+}
+
+// promising picks the tails worth reading: the longest that rest begins with,
+// which its key tells, and longer ones whose tokens only a read can tell.
+func promising(list []Tail, parent block.Key, rest []int32, have, most int) []Tail {
+	slices.SortFunc(list, func(a, b Tail) int { return b.Tokens - a.Tokens })
+	var l []Tail
+	for _, t := range list {
+		if t.Tokens <= have || t.Tokens > block.Tokens {
+			continue
+		}
+		if t.Tokens <= len(rest) && parent.Child(rest[:t.Tokens]) == t.Key {
+			if t.Tokens == min(len(rest), block.Tokens) {
+				return []Tail{t} // nothing can be better
+			}
+			return append(l, t) // the rest is shorter
+		}
+		if len(l) < most {
+			l = append(l, t)
+		}
+	}
+	return l
+}
+
+// fly starts the read of a child of parent, or joins the one that is on.
+func (s *Store) fly(parent *node, key block.Key, size int, tokens []int32) *flight {
+	if f := s.flights[key]; f != nil && !f.parent.gone {
+		return f
+	}
+	if err := s.ctx.Err(); err != nil {
+		return ended(nil, err)
+	}
+	f := &flight{parent: parent, size: size, tokens: tokens, done: make(chan struct{}),
+		name: block.Name{Root: parent.root.top.key, Parent: parent.key, Key: key}}
+	s.pin(parent)
+	s.flights[key] = f
+	s.wg.Go(func() { s.read(f) })
+	return f
+}
+
+func ended(n *node, err error) *flight {
+	f := &flight{node: n, err: err, done: make(chan struct{})}
+	close(f.done)
+	return f
+}
+
+// read reads a block into memory of the budget.
+func (s *Store) read(f *flight) {
+	var b *block.Block
+	var mem [][]byte // all that the tier asked for: it may try twice
+	err := s.ctx.Err()
+	select {
+	case s.readers <- struct{}{}:
+		ctx, cancel := context.WithTimeout(s.ctx, readTimeout)
+		b, err = s.cold.Get(ctx, f.name, func(positions int) ([]byte, error) {
+			if positions < 1 || positions > block.Tokens {
+				return nil, &block.Fault{Reason: block.Size, Detail: "no number of positions of a block"}
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			m, err := s.alloc(positions)
+			if err != nil {
+				return nil, err
+			}
+			mem = append(mem, m)
+			return m[:positions*s.o.TokenBytes], nil
+		})
+		cancel()
+		<-s.readers
+	case <-s.ctx.Done():
+	}
+	if err == nil {
+		if fault := s.check(f, b, mem); fault != nil {
+			err = fault
+			s.discard(f.name, fault)
+		}
+	}
+	s.land(f, b, mem, err)
+}
+
+// discard drops a block of the cold tier that is not what its name says.
+func (s *Store) discard(name block.Name, fault *block.Fault) {
+	s.mu.Lock()
+	s.counts.drops[string(fault.Reason)]++
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(s.ctx, readTimeout)
+	defer cancel()
+	if _, _, err := s.cold.Delete(ctx, Which{Name: name}); err != nil {
+		s.o.Logger.Warn().Err(err).Str("fault", string(fault.Reason)).Msg("a block of stored KV that failed a check could not be deleted")
+	}
+}
+
+// check compares a block with what was asked for: keys only find.
+func (s *Store) check(f *flight, b *block.Block, mem [][]byte) *block.Fault {
+	n := len(b.Tokens)
+	switch {
+	case n < 1 || n > block.Tokens || len(mem) == 0 || len(b.Data) != n*s.o.TokenBytes || &b.Data[0] != &mem[len(mem)-1][0]:
+		return &block.Fault{Reason: block.Size, Detail: "the rows do not fit the tokens"}
+	case f.tokens != nil && !slices.Equal(b.Tokens, f.tokens), f.name.Parent.Child(b.Tokens) != f.name.Key:
+		return &block.Fault{Reason: block.OtherText, Detail: "the tokens are not those that were asked for"}
+	}
+	return nil
+}
+
+// land puts a block that was read into its place, and ends the flight.
+func (s *Store) land(f *flight, b *block.Block, mem [][]byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var fault *block.Fault
+	if errors.As(err, &fault) {
+		s.gone.add(lost{key: f.name.Key, parent: f.name.Parent, tokens: f.size, reason: wire.KVDamaged})
+	}
+	if err == nil && f.parent.gone {
+		err = ErrNotFound // deleted while it was read
+	}
+	if err == nil {
+		p := f.parent
+		n := p.kids[f.name.Key]
+		if n == nil {
+			n = s.grow(p, f.name.Key, b.Tokens)
+		}
+		switch n.state {
+		case hollow:
+			n.mem = mem[len(mem)-1]
+			mem = mem[:len(mem)-1]
+			n.group, n.durable = b.Group, true
+			n.refs++ // a look at it by show must not prune it
+			s.show(n)
+			s.unpin(n)
+		default: // computed here meanwhile: no need to write it down
+			n.durable = true
+			delete(s.dirty, n)
+			s.calm(n)
+		}
+		for n.cover != nil {
+			n = n.cover
+		}
+		f.node = n
+	}
+	for _, m := range mem {
+		s.slabs.put(m)
+	}
+	f.err = err
+	if s.flights[f.name.Key] == f {
+		delete(s.flights, f.name.Key)
+	}
+	s.unpin(f.parent)
+	close(f.done)
+}
+
+// reasonOf is what a request is told about an error of the cold tier.
+func reasonOf(err error) wire.KVReason {
+	var fault *block.Fault
+	switch {
+	case err == nil, errors.Is(err, ErrNotFound):
+		return ""
+	case errors.As(err, &fault):
+		return wire.KVDamaged
+	case errors.Is(err, errNoRoom):
+		return wire.KVNoRoom
+	case errors.Is(err, context.Canceled):
+		return wire.KVStoreSlow
+	}
+	return wire.KVStoreFails
+}

@@ -1,0 +1,103 @@
+package kvstore
+
+import (
+	"encoding/hex"
+	"maps"
+	"slices"
+	"time"
+
+	"thoth/station/kvstore/block"
+	"thoth/station/wire"
+)
+
+// topPrefixes is how many stored ends Index shows.
+const topPrefixes = 20
+
+// Index is what is stored, in numbers, as far as the store knows: what the loop
+// counts, and the hot tier, are left empty.
+func (s *Store) Index() wire.KVIndex {
+	s.mu.Lock()
+	x := wire.KVIndex{BlockTokens: block.Tokens, TokenBytes: s.o.TokenBytes, TokensWritten: s.counts.written}
+	common := s.rootKey(Scope{})
+	if s.named {
+		x.Root = hex.EncodeToString(common[:8])
+	}
+	s.census(&x)
+	ours := make(map[block.Key]struct{}, len(s.rootKeys))
+	for _, k := range s.rootKeys {
+		ours[k] = struct{}{}
+	}
+	hits, tokens, failing := s.counts.coldHits, s.counts.coldTokens, s.failing
+	s.mu.Unlock()
+
+	x.Cold = wire.KVTier{State: "off", Reason: s.o.ColdReason}
+	if s.cold != nil {
+		x.Cold = s.cold.Stats(func(root block.Key) bool { _, ok := ours[root]; return ok })
+		if x.Cold.State == "on" && failing != "" {
+			x.Cold.State, x.Cold.Reason = "failing", "the last write failed"
+		}
+		x.Cold.Hits, x.Cold.HitTokens = hits, tokens
+	}
+	return x
+}
+
+// census counts what is in RAM.
+func (s *Store) census(x *wire.KVIndex) {
+	s.expire()
+	w := &x.Warm
+	*w = wire.KVTier{State: "on", BudgetBytes: s.slabs.budget, Bytes: s.slabs.used, Evictions: s.counts.evictions,
+		Hits: s.counts.warmHits, HitTokens: s.counts.warmTokens, Drops: maps.Clone(s.counts.drops)}
+	if w.Reason = s.off(); w.Reason != "" {
+		w.State = "off"
+	}
+	x.Dirty, x.Pinned = len(s.dirty), len(s.held)
+	for n := range s.dirty {
+		x.DirtyBytes += int64(len(n.tokens)) * int64(s.o.TokenBytes)
+	}
+	scopes := map[string]struct{}{}
+	var ends []*node
+	var walk func(n *node, usable bool)
+	walk = func(n *node, usable bool) {
+		for _, k := range n.kids {
+			switch k.state {
+			case reserved:
+				x.Pending++
+			case filled:
+				scopes[k.root.scope.Name] = struct{}{}
+				w.Blocks++
+				if k.refs > 0 {
+					x.HeldByReader++
+				}
+				if usable {
+					w.UsableBytes += s.slabs.size(len(k.tokens))
+				}
+				if k.saved > 0 || k.name != "" {
+					ends = append(ends, k)
+				}
+			}
+			walk(k, usable && k.state == filled)
+		}
+	}
+	for _, r := range s.roots {
+		walk(r.top, true)
+	}
+	x.Scopes = len(scopes)
+	x.Top = top(ends)
+}
+
+// top lists the ends that saved most.
+func top(ends []*node) []wire.KVPrefix {
+	slices.SortFunc(ends, func(a, b *node) int {
+		switch {
+		case a.saved > b.saved, a.saved == b.saved && a.tick > b.tick:
+			return -1
+		}
+		return 1
+	})
+	var l []wire.KVPrefix
+	for _, n := range ends[:min(len(ends), topPrefixes)] {
+		l = append(l, wire.KVPrefix{Key: n.key.String(), Name: n.name, Scope: n.root.scope.Name, Group: n.group, Tokens: n.end(),
+			Hits: n.hits, TokensSaved: n.saved, Pinned: n.pinned, LastUsed: n.used.Round(time.Millisecond)})
+	}
+	return l
+}
