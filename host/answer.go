@@ -53,6 +53,9 @@ func (a *answerSink) end() {
 	if len(a.texts) > 0 {
 		a.j.rec.answered = a.texts[0].String()
 	}
+	for name, value := range headersOf(a.j.outcome()) {
+		a.w.Header().Set(name, value)
+	}
 	_ = http.NewResponseController(a.w).SetWriteDeadline(time.Now().Add(a.timeout))
 	writeJSON(a.w, http.StatusOK, openai.NewCompletion(a.j.head, a.choices, a.j.usage(), a.j.gnosis()))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,18 +15,8 @@ import (
 
 	"thoth/host/openai"
 	"thoth/host/prompt"
+	"thoth/liquid"
 	"thoth/station/wire"
-)
-
-// Response headers of our own. On the native path all are known before the
-// first byte, so none is left for a trailer.
-const (
-	headerPath        = "X-Thoth-Path"
-	headerLiquid      = "X-Thoth-Liquid-Memory"
-	headerLiquidSaved = "X-Thoth-Liquid-KV-Saved"
-
-	pathNative     = "native"
-	liquidDisabled = "disabled"
 )
 
 // chat is POST /v1/chat/completions.
@@ -37,11 +28,6 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, e)
 		return
 	}
-	header := w.Header()
-	header.Set(headerPath, pathNative)
-	header.Set(headerLiquid, liquidDisabled)
-	header.Set(headerLiquidSaved, "false")
-
 	out := s.newSink(w, j)
 	// The next request of the connection starts without this one's deadline.
 	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
@@ -72,8 +58,10 @@ type job struct {
 
 	prompt   []wire.Segment
 	promptMS float64
+	memory   liquid.Request // of every choice, what it generates apart
 	place    *ticket
-	ended    []*wire.Done // of the choices that ended
+	outcomes []*liquid.Outcome // by choice; nil while nothing is known
+	ended    []*wire.Done      // of the choices that ended
 }
 
 // prepare does all that needs no place: everything wrong with a request is said
@@ -81,6 +69,10 @@ type job struct {
 func (s *Server) prepare(w http.ResponseWriter, r *http.Request, h *hold) (*job, *openai.Error) {
 	if s.draining.Load() {
 		return nil, errDraining()
+	}
+	bypass, e := bypasses(r)
+	if e != nil {
+		return nil, e
 	}
 	body, e := s.readBody(w, r, h)
 	if e != nil {
@@ -101,41 +93,62 @@ func (s *Server) prepare(w http.ResponseWriter, r *http.Request, h *hold) (*job,
 	if !v.serves(*req.Model) {
 		return nil, v.notFound(*req.Model)
 	}
+	cache := req.Cache()
+	if e := s.mayPin(r.Context(), cache); e != nil {
+		return nil, e
+	}
 	rec := recordOf(r.Context())
 	rec.model, rec.stream = v.names[0], req.Stream
-	j := &job{req: req, rec: rec, view: v, body: h, head: openai.Head{
+	j := &job{req: req, rec: rec, view: v, body: h, outcomes: make([]*liquid.Outcome, req.Choices()), head: openai.Head{
 		ID: "chatcmpl-" + strings.ToLower(rand.Text()), Created: rec.arrived.Unix(), Model: v.names[0], Fingerprint: v.fingerprint}}
 	start := time.Now()
-	if j.prompt, e = render(v.template, req); e != nil {
+	var points []liquid.Point
+	if j.prompt, points, e = render(v.template, req, s.memory.On()); e != nil {
 		return nil, e
 	}
 	j.promptMS = milliseconds(time.Since(start))
+	j.memory = liquid.Request{Bypass: bypass, Scope: liquid.Scope(scopeKey(r.Context()), cache.Salt), Group: cache.Group, TTL: cache.TTL,
+		Pin: cache.Pin, Points: points, Explicit: cache.Explicit, StripsReasoning: v.stripsReasoning}
 	if s.o.LogPrompts {
 		rec.prompt = text(j.prompt)
 	}
 	return j, nil
 }
 
-// render makes the prompt of a request and words what went wrong.
-func render(t *prompt.Template, req *openai.ChatRequest) ([]wire.Segment, *openai.Error) {
-	segments, err := t.Render(conversation(req))
+// render makes the prompt of a request and words what went wrong. Where its
+// breakpoints lie costs renderings more, so that is asked for only when they
+// are of use.
+func render(t *prompt.Template, req *openai.ChatRequest, breakpoints bool) ([]wire.Segment, []liquid.Point, *openai.Error) {
+	c := conversation(req)
+	var segments []wire.Segment
+	var found []prompt.Point
+	var err error
+	if breakpoints && slices.ContainsFunc(c.Messages, func(m prompt.Message) bool { return len(m.Breakpoints) > 0 }) {
+		segments, found, err = t.RenderPoints(c)
+	} else {
+		segments, err = t.Render(c)
+	}
 	var refusal *prompt.Refusal
 	var variable *prompt.VariableError
 	switch {
 	case err == nil && len(segments) > 0:
-		return segments, nil
+		points := make([]liquid.Point, len(found))
+		for i, p := range found {
+			points[i] = liquid.Point(p)
+		}
+		return segments, points, nil
 	case err == nil:
-		return nil, openai.NewError(openai.CodeTemplate, "messages", "these messages make an empty prompt")
+		return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "these messages make an empty prompt")
 	case errors.As(err, &refusal):
-		return nil, openai.NewError(openai.CodeTemplate, "messages", "%s", printable(refusal.Error()))
+		return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "%s", printable(refusal.Error()))
 	case errors.As(err, &variable):
-		return nil, openai.NewError(openai.CodeInvalidValue, "chat_template_kwargs", "%s", printable(variable.Error()))
+		return nil, nil, openai.NewError(openai.CodeInvalidValue, "chat_template_kwargs", "%s", printable(variable.Error()))
 	case errors.Is(err, prompt.ErrUnsafe):
-		return nil, openai.NewError(openai.CodeTemplate, "messages", "%s", err)
+		return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "%s", err)
 	}
 	// A template that renders a plain chat and fails on this one: the request is
 	// out of the ordinary. The library's text would show the template's source.
-	return nil, openai.NewError(openai.CodeTemplate, "messages", "the model's chat template cannot render these messages")
+	return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "the model's chat template cannot render these messages")
 }
 
 // conversation is the request as the template's package wants it. developer is
@@ -143,7 +156,7 @@ func render(t *prompt.Template, req *openai.ChatRequest) ([]wire.Segment, *opena
 func conversation(req *openai.ChatRequest) prompt.Conversation {
 	c := prompt.Conversation{Messages: make([]prompt.Message, len(req.Messages)), Variables: variables(req)}
 	for i, m := range req.Messages {
-		p := prompt.Message{Role: *m.Role, Content: m.Content.Text, Name: m.Name, ToolCallID: m.ToolCallID}
+		p := prompt.Message{Role: *m.Role, Content: m.Content.Text, Name: m.Name, ToolCallID: m.ToolCallID, Breakpoints: m.Content.Breakpoints}
 		if p.Role == string(openai.RoleDeveloper) {
 			p.Role = prompt.System
 		}
@@ -187,6 +200,9 @@ func (j *job) usage() openai.Usage {
 	for _, d := range j.ended {
 		u.Add(d)
 	}
+	if o := j.outcome(); o != nil {
+		u.PromptDetails = openai.PromptDetails{CachedTokens: o.PrefixTokens, CacheWriteTokens: o.Written}
+	}
 	return u
 }
 
@@ -204,8 +220,11 @@ func (j *job) gnosis() *openai.Gnosis {
 	}
 	t.QueueMS = round(milliseconds(j.rec.queue) + queue)
 	t.PromptMS = round(t.PromptMS + tokenize)
-	return &openai.Gnosis{LiquidMemory: liquidDisabled, Path: pathNative, Timings: t, RequestID: j.rec.id,
-		Station: &openai.Station{Build: j.view.health.Build, Backend: j.view.health.Backend.Selected}}
+	g := gnosisOf(j.outcome())
+	t.LoadMS = g.Timings.LoadMS
+	g.Timings, g.RequestID = t, j.rec.id
+	g.Station = &openai.Station{Build: j.view.health.Build, Backend: j.view.health.Backend.Selected}
+	return g
 }
 
 func text(segments []wire.Segment) string {

@@ -46,7 +46,7 @@ type modelInfo struct {
 func (s *Server) info() serverInfo {
 	v := s.station.current()
 	inFlight, waiting := s.admission.counts()
-	i := serverInfo{Status: string(v.phase), Reason: v.reason, Build: s.o.Build, Wire: wire.Version, State: v.liquid,
+	i := serverInfo{Status: string(v.phase), Reason: v.reason, Build: s.o.Build, Wire: wire.Version, State: s.memory.State(),
 		Models: v.names, Station: v.health, Since: v.since, UptimeSeconds: time.Since(s.started).Seconds(), InFlight: inFlight, Waiting: waiting}
 	if i.Models == nil {
 		i.Models = []string{}

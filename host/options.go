@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"thoth/host/openai"
+	"thoth/liquid"
 	"thoth/station/client"
 )
 
@@ -48,8 +49,9 @@ type Options struct {
 
 	DrainTimeout time.Duration // for requests in flight at the end; default 5 s
 
-	LiquidMemory bool // the setting; see package liquid
-	LogPrompts   bool // log prompts and answers: for debugging only
+	LiquidMemory bool                // the setting; see package liquid
+	LiquidWarm   []liquid.WarmPrompt // prompts stored whenever the station comes up
+	LogPrompts   bool                // log prompts and answers: for debugging only
 	Log          zerolog.Logger
 	Build        string // shown in /health
 }

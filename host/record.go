@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"thoth/host/openai"
+	"thoth/liquid"
 	"thoth/station/client"
 	"thoth/station/wire"
 )
@@ -29,7 +30,8 @@ type record struct {
 	queue    time.Duration
 	ttft     time.Duration
 	usage    openai.Usage
-	prompt   string // only when prompts are logged
+	outcome  *liquid.Outcome // nil until a choice has ended
+	prompt   string          // only when prompts are logged
 	answered string
 }
 
@@ -93,7 +95,12 @@ func (s *Server) finish(r *http.Request, rec *record, sw *statusWriter) {
 	}
 	e = e.Str("id", rec.id).Str("method", r.Method).Str("route", route).Int("status", sw.status).Dur("total_ms", total)
 	if rec.model != "" {
-		e = e.Str("model", rec.model).Str("path", pathNative).Bool("stream", rec.stream).
+		o := rec.outcome
+		if o == nil {
+			o = &liquid.Outcome{Path: liquid.Native}
+		}
+		e = e.Str("model", rec.model).Str("path", string(o.Path)).Str("liquid", string(o.Memory)).Str("liquid_reason", o.MissReason()).
+			Int("prefix_tokens", o.PrefixTokens).Bool("stream", rec.stream).
 			Int("prompt_tokens", rec.usage.PromptTokens).Int("completion_tokens", rec.usage.CompletionTokens).
 			Dur("queue_ms", rec.queue).Dur("ttft_ms", rec.ttft)
 	}

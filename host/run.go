@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"thoth/host/openai"
+	"thoth/liquid"
 	"thoth/station/wire"
 )
 
@@ -24,9 +25,10 @@ type sink interface {
 
 // event is what one choice's goroutine hands over.
 type event struct {
-	choice int
-	frame  *wire.Frame
-	err    error
+	choice  int
+	frame   *wire.Frame
+	err     error
+	outcome *liquid.Outcome // what is known of it by now
 }
 
 // run waits for a place, calls the station once per choice and feeds the sink.
@@ -55,7 +57,9 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	for i := range n {
 		req := j.req.Generate(j.prompt, i, j.view.health.ContextLength, s.o.DefaultMaxTokens)
 		req.Progress = true // a sign of life during a long prefill
-		calls.Go(func() { s.call(ctx, i, req, events) })
+		q := j.memory
+		q.Generate = req
+		calls.Go(func() { s.call(ctx, i, &q, events) })
 	}
 	e := s.feed(ctx, j, n, events, ping, out)
 	if e != nil && e.Code == openai.CodeUnavailable {
@@ -90,7 +94,7 @@ func (s *Server) wait(ctx context.Context, j *job, ping *pulse, out sink) *opena
 
 // call runs one choice at the station. It ends with an error event or a done
 // frame, unless ctx ended.
-func (s *Server) call(ctx context.Context, choice int, req *wire.GenerateRequest, events chan<- event) {
+func (s *Server) call(ctx context.Context, choice int, q *liquid.Request, events chan<- event) {
 	send := func(e event) bool {
 		select {
 		case events <- e:
@@ -99,7 +103,7 @@ func (s *Server) call(ctx context.Context, choice int, req *wire.GenerateRequest
 			return false
 		}
 	}
-	stream, err := s.o.Station.Generate(ctx, req)
+	stream, err := s.memory.Open(ctx, q)
 	if err != nil {
 		send(event{choice: choice, err: err})
 		return
@@ -110,7 +114,7 @@ func (s *Server) call(ctx context.Context, choice int, req *wire.GenerateRequest
 		if err == io.EOF {
 			return
 		}
-		if !send(event{choice, f, err}) || err != nil {
+		if !send(event{choice, f, err, stream.Outcome()}) || err != nil {
 			return
 		}
 	}
@@ -143,6 +147,9 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 				return causeOf(ctx)
 			}
 		}
+		if ev.outcome != nil {
+			j.outcomes[ev.choice] = ev.outcome
+		}
 		if ev.err != nil {
 			if ctx.Err() != nil {
 				return causeOf(ctx)
@@ -166,7 +173,7 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 				return openai.NewError(openai.CodeInternal, "", "the station ended an answer without saying why")
 			}
 			j.ended = append(j.ended, ev.frame.Done)
-			j.rec.usage = j.usage()
+			j.rec.usage, j.rec.outcome = j.usage(), j.outcome()
 			out.done(ev.choice, ev.frame.Done)
 		}
 	}

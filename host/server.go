@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"thoth/liquid"
 )
 
 // Server is the host. Its life: New, Start, Serve, Drain, Close.
@@ -18,6 +20,7 @@ type Server struct {
 	o         Options
 	keys      keyring
 	station   *watcher
+	memory    *liquid.Manager
 	bodies    bodyBudget
 	admission *admission
 	metrics   *metrics
@@ -41,9 +44,14 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{o: o, keys: newKeyring(o.APIKeys, o.AdminKeys), started: time.Now()}
 	s.station = newWatcher(o)
+	if s.memory, err = s.newMemory(); err != nil {
+		return nil, err
+	}
+	s.station.memory = s.memory
 	s.bodies.most = o.MaxBodyMemory
 	s.admission = newAdmission(o.MaxInFlight, o.MaxBacklog)
 	s.metrics = newMetrics(s.admission, func() bool { return s.station.current().ready() && !s.draining.Load() })
+	s.metrics.registry.MustRegister(s.memory)
 	s.hardStop, s.stopHard = context.WithCancelCause(context.Background())
 	s.http = &http.Server{
 		Handler:           s.routes(),
@@ -114,6 +122,7 @@ func (s *Server) Close() error {
 		s.watching()
 	}
 	s.tasks.Wait()
+	s.memory.Close()
 	s.o.Station.Close()
 	return err
 }

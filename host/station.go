@@ -22,6 +22,7 @@ import (
 type watcher struct {
 	o      Options
 	client *client.Client
+	memory *liquid.Manager
 	log    zerolog.Logger
 	view   atomic.Pointer[view]
 	poke   chan struct{} // a request met a station that is not what the view says
@@ -48,7 +49,7 @@ func newWatcher(o Options) *watcher {
 	w := &watcher{o: o, client: o.Station, log: o.Log, poke: make(chan struct{}, 1)}
 	w.mu.alive, w.mu.giveUp = context.WithCancelCause(context.Background())
 	w.view.Store(&view{phase: phaseUnknown, reason: "it has not answered yet", since: time.Now(),
-		liquid: liquid.Unknown(o.LiquidMemory), names: o.names("")})
+		names: o.names("")})
 	return w
 }
 
@@ -90,8 +91,8 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		w.set(next)
 		switch {
-		case next.phase == phaseServing && next.liquid.Reason == liquid.ReasonNoStation:
-			timer.Reset(pause.NextBackOff()) // the probe for KV sessions is unanswered
+		case next.phase == phaseServing && next.unread:
+			timer.Reset(pause.NextBackOff())
 		case next.phase == phaseServing:
 			pause.Reset()
 			timer.Reset(w.o.HealthInterval)
@@ -135,7 +136,8 @@ func (w *watcher) look(ctx context.Context) *view {
 		next.phase, next.reason = phaseDown, "it is shutting down"
 		return &next
 	}
-	if restarted || last.phase != phaseServing || last.model == nil || last.model.Digest == "" {
+	fresh := restarted || last.phase != phaseServing
+	if fresh || last.model == nil || last.model.Digest == "" {
 		m, err := w.client.Model(ctx)
 		if err != nil {
 			next.phase, next.reason = phaseDown, err.Error()
@@ -143,10 +145,7 @@ func (w *watcher) look(ctx context.Context) *view {
 		}
 		w.learn(&next, m)
 	}
-	if restarted || last.phase != phaseServing || last.liquid.Reason == liquid.ReasonNoStation {
-		// An unanswered probe leaves the reason "no station has answered" and comes again.
-		next.liquid, _ = liquid.Read(ctx, w.o.LiquidMemory, w.client, h, next.model)
-	}
+	next.unread = w.memory.Look(ctx, liquid.Look{Health: h, Model: next.model, Fresh: fresh, Render: renderer(next.template, w.o.Limits)}) != nil
 	next.phase, next.reason = phaseServing, ""
 	if next.template == nil {
 		next.reason = next.templateErr.Error()
@@ -161,6 +160,7 @@ func (w *watcher) learn(v *view, m *wire.Model) {
 	if !same {
 		v.template, v.templateErr = prompt.Compile(prompt.Source{ChatTemplate: m.ChatTemplate, Architecture: m.Architecture,
 			BOS: m.Special.BOSText, EOS: m.Special.EOSText})
+		v.stripsReasoning = v.templateErr == nil && stripsReasoning(v.template)
 	}
 	if v.model == nil || v.model.File != m.File || v.model.SizeBytes != m.SizeBytes {
 		v.loaded = time.Now()
@@ -182,7 +182,7 @@ func (w *watcher) set(next *view) {
 		e.Str("station", string(next.phase)).Str("was", string(last.phase)).Str("reason", next.reason)
 		if next.ready() {
 			e.Str("model", next.names[0]).Str("backend", next.health.Backend.Selected).Str("template", next.template.Origin).
-				Bool("liquid_memory", next.liquid.LiquidMemory).Str("liquid_reason", next.liquid.Reason)
+				Bool("liquid_memory", w.memory.State().LiquidMemory).Str("liquid_reason", w.memory.State().Reason)
 		}
 		e.Msg("station")
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,10 +22,11 @@ type streamSink struct {
 	enc     *openai.Encoder
 	timeout time.Duration // of one write
 
-	buf    []byte // events not yet written
-	opened []bool // choices whose role event is out
-	begun  bool   // the header is out
-	err    error  // of a write; the client is gone or does not read
+	buf    []byte            // events not yet written
+	opened []bool            // choices whose role event is out
+	begun  bool              // the header is out
+	told   map[string]string // our headers in it, and those left to the trailers
+	err    error             // of a write; the client is gone or does not read
 
 	// pending holds log-probabilities that came without text: a token may hold
 	// half a character.
@@ -76,6 +78,7 @@ func (s *streamSink) done(i int, d *wire.Done) {
 
 func (s *streamSink) end() {
 	s.note()
+	defer s.trail()
 	if s.j.req.IncludeUsage() {
 		s.buf = s.enc.Usage(s.buf, s.j.usage(), s.j.gnosis())
 	}
@@ -103,6 +106,7 @@ func (s *streamSink) fail(e *openai.Error) {
 	}
 	s.buf = openai.AppendErrorEvent(s.buf, e)
 	s.flush()
+	s.trail()
 }
 
 func (s *streamSink) flush() {
@@ -115,6 +119,7 @@ func (s *streamSink) flush() {
 		h.Set("Content-Type", "text/event-stream; charset=utf-8")
 		h.Set("Cache-Control", "no-cache")
 		h.Set("X-Accel-Buffering", "no") // nginx would gather the tokens
+		s.told = announce(h, s.j.outcome(), !slices.Contains(s.j.outcomes, nil))
 		s.w.WriteHeader(http.StatusOK)
 	}
 	// A client that stops reading must not hold a place for ever.
@@ -124,6 +129,9 @@ func (s *streamSink) flush() {
 	}
 	s.buf = s.buf[:0]
 }
+
+// trail leaves as trailers what the header could not tell.
+func (s *streamSink) trail() { trail(s.w.Header(), s.told, s.j.outcome()) }
 
 func (s *streamSink) broken() error { return s.err }
 

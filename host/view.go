@@ -11,7 +11,6 @@ import (
 
 	"thoth/host/openai"
 	"thoth/host/prompt"
-	"thoth/liquid"
 	"thoth/station/wire"
 )
 
@@ -35,13 +34,14 @@ type view struct {
 
 	health *wire.Health
 	model  *wire.Model
-	liquid liquid.State
+	unread bool // whether it saves KV sessions was asked and not answered
 
-	template    *prompt.Template
-	templateErr error
-	names       []string // served; the first is what answers carry
-	fingerprint string
-	loaded      time.Time // when the host learnt of this model
+	template        *prompt.Template
+	templateErr     error
+	stripsReasoning bool     // the template leaves it out of old answers
+	names           []string // served; the first is what answers carry
+	fingerprint     string
+	loaded          time.Time // when the host learnt of this model
 }
 
 // ready tells whether chats can be served.

@@ -98,6 +98,9 @@ func New(o Options) (*Manager, error) {
 // State is the switch now.
 func (m *Manager) State() State { return *m.gate.state.Load() }
 
+// On tells whether the switch is on now.
+func (m *Manager) On() bool { return m.gate.on() }
+
 // Look reads the switch from a look at a serving station; call it at each. The
 // error is that of a probe the station did not answer: look again soon. What is
 // to be done for a fresh station is done behind it.

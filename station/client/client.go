@@ -188,8 +188,14 @@ func (s *Stream) Next() (*wire.Frame, error) {
 	return nil, transportError(s.ctx, err)
 }
 
-// Close ends the stream.
-func (s *Stream) Close() error { return s.body.Close() }
+// Close ends the stream. After the done frame it reads the end of the body, or
+// the connection would not be reused.
+func (s *Stream) Close() error {
+	if s.end && s.ctx.Err() == nil {
+		s.sc.Scan()
+	}
+	return s.body.Close()
+}
 
 func (c *Client) stream(ctx context.Context, route string, body any) (*Stream, error) {
 	req, err := c.request(ctx, http.MethodPost, route, body)
