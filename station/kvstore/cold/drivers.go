@@ -1,9 +1,8 @@
 package cold
 
-// The kinds of stores, by the scheme of their URL.
+// The kinds of stores besides folders, by the scheme of their URL.
 import (
-	_ "gocloud.dev/blob/fileblob" // file://
-	_ "gocloud.dev/blob/gcsblob"  // gs://
-	_ "gocloud.dev/blob/memblob"  // mem://
-	_ "gocloud.dev/blob/s3blob"   // s3://
+	_ "gocloud.dev/blob/gcsblob" // gs://
+	_ "gocloud.dev/blob/memblob" // mem://
+	_ "gocloud.dev/blob/s3blob"  // s3://
 )

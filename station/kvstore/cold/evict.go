@@ -1,0 +1,110 @@
+package cold
+
+import (
+	"container/heap"
+
+	"thoth/station/kvstore/block"
+)
+
+// victim is a block chosen to be deleted.
+type victim struct {
+	block.Name
+	entry
+}
+
+// evict takes out of the index the blocks that must go for the store to hold add
+// more bytes within budget: oldest use first, leaves before their parents, and
+// never keep's parents, for it would be nothing without them. ok is false, and
+// nothing is taken, when that cannot be done; else what is added is reserved.
+func (x *index) evict(add, budget int64, keep block.Name) (gone []victim, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	must := x.bytes + x.reserved + x.strays + add - budget
+	if must > 0 {
+		want := must
+		if slack := budget / 64; slack > add {
+			want += slack // or, once full, each put would look at all blocks
+		}
+		var freed int64
+		if gone, freed = oldest(x.roots, want, keep); freed < must {
+			return nil, false
+		}
+		for _, v := range gone {
+			x.remove(v.Name)
+		}
+	}
+	x.reserved += add
+	return gone, true
+}
+
+// release ends what evict reserved.
+func (x *index) release(add int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.reserved -= add
+}
+
+// restore puts back what could not be deleted.
+func (x *index) restore(v victim) { x.see(v.Name, v.tokens, v.size, v.used) }
+
+// oldest chooses blocks of at least want bytes, or all it may.
+func oldest(roots map[block.Key]*tree, want int64, keep block.Name) (gone []victim, freed int64) {
+	type at struct{ root, key block.Key }
+	full := map[at]*node{}
+	var nodes []*node
+	for root, t := range roots {
+		for p, e := range t.entries {
+			n := &node{victim: victim{block.Name{Root: root, Parent: p.parent, Key: p.key}, *e}}
+			nodes = append(nodes, n)
+			if e.tokens == block.Tokens {
+				full[at{root, p.key}] = n
+			}
+		}
+	}
+	for _, n := range nodes {
+		if parent := full[at{n.Root, n.Parent}]; parent != nil {
+			parent.children++
+		}
+	}
+	for n := full[at{keep.Root, keep.Parent}]; n != nil && !n.kept; n = full[at{n.Root, n.Parent}] {
+		n.kept = true
+	}
+	var q leaves
+	for _, n := range nodes {
+		if n.children == 0 && !n.kept {
+			q = append(q, n)
+		}
+	}
+	heap.Init(&q)
+	for len(q) > 0 && freed < want {
+		n := heap.Pop(&q).(*node)
+		gone, freed = append(gone, n.victim), freed+n.size
+		if parent := full[at{n.Root, n.Parent}]; parent != nil {
+			if parent.children--; parent.children == 0 && !parent.kept {
+				heap.Push(&q, parent)
+			}
+		}
+	}
+	return gone, freed
+}
+
+// node is a block in the order of eviction.
+type node struct {
+	victim
+	children int
+	kept     bool
+}
+
+// leaves is a heap of blocks without children, the longest unused first.
+type leaves []*node
+
+func (q leaves) Len() int           { return len(q) }
+func (q leaves) Less(i, j int) bool { return q[i].used.Before(q[j].used) }
+func (q leaves) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *leaves) Push(n any)        { *q = append(*q, n.(*node)) }
+func (q *leaves) Pop() any {
+	old := *q
+	n := old[len(old)-1]
+	*q = old[:len(old)-1]
+	return n
+}

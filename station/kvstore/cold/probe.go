@@ -1,0 +1,132 @@
+package cold
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"thoth/station/kvstore"
+	"thoth/station/kvstore/block"
+)
+
+const (
+	minProbeBytes = 64 << 10 // less has no rate
+	maxProbeBytes = 4 << 20
+	minProbeDelay = 500 * time.Millisecond
+	maxProbeDelay = time.Minute
+)
+
+// try finds out whether the store can be used at all.
+func (t *Tier) try(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
+	defer cancel()
+	name, content := probeObject(64)
+	if err := t.store.Write(ctx, name, writing(content)); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	err := func() error {
+		r, _, err := t.store.Read(ctx, name, -1)
+		if err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+		defer r.Close()
+		got, err := io.ReadAll(io.LimitReader(r, int64(len(content))+1))
+		if err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+		if !bytes.Equal(got, content) {
+			return errors.New("reading: other bytes come back than were written")
+		}
+		if err := t.store.List(ctx, (block.Key{}).String()+"/", func(Object) error { return nil }); err != nil {
+			return fmt.Errorf("listing: %w", err)
+		}
+		return nil
+	}()
+	if derr := t.store.Delete(ctx, name); err == nil && derr != nil {
+		err = fmt.Errorf("deleting: %w", derr)
+	}
+	return err
+}
+
+func probeObject(size int) (name string, content []byte) {
+	content = make([]byte, size)
+	_, _ = rand.Read(content) // never fails
+	return probePrefix + hex.EncodeToString(content[:8]), content
+}
+
+func writing(content []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	}
+}
+
+// probeLoop measures the store at first, and again whenever that is asked for: after a
+// miss or when a breaker has opened, with growing delays until the store is well.
+func (t *Tier) probeLoop(ctx context.Context) {
+	t.probe(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.probes:
+		}
+		for delay, well := minProbeDelay, false; !well; delay = min(2*delay, maxProbeDelay) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(delay):
+			}
+			well = t.probe(ctx)
+		}
+	}
+}
+
+// probe writes an object of a block's size, reads it as a caller would, some
+// together, and deletes it. It tells whether all that worked as it should.
+func (t *Tier) probe(ctx context.Context) (well bool) {
+	name, content := probeObject(min(max(block.Tokens*t.o.TokenBytes, minProbeBytes), maxProbeBytes))
+	err := t.call(ctx, func(ctx context.Context) error { return t.store.Write(ctx, name, writing(content)) })
+	if t.wrote(ctx, err) != nil {
+		// Reading may go on while writing fails: any answer is good.
+		_, err := t.stat(ctx, name)
+		if errors.Is(err, kvstore.ErrNotFound) {
+			err = nil
+		}
+		_ = t.note(ctx, &t.reads, "reading", err)
+		return false
+	}
+	defer func() { _ = t.delete(context.WithoutCancel(ctx), name) }()
+	first, err := t.probeRead(ctx, name)
+	if t.note(ctx, &t.reads, "reading", err) != nil {
+		return false
+	}
+	var group sync.WaitGroup
+	for range parallel / 2 {
+		group.Go(func() { _, _ = t.probeRead(ctx, name) })
+	}
+	group.Wait()
+	return !t.speed.slower(first)
+}
+
+// probeRead reads an object to its end, and gives the time to its first byte.
+func (t *Tier) probeRead(ctx context.Context, name string) (first time.Duration, err error) {
+	err = t.call(ctx, func(ctx context.Context) error {
+		began, together := time.Now(), t.speed.begin()
+		r, size, err := t.store.Read(ctx, name, -1)
+		first = time.Since(began)
+		if err == nil {
+			defer r.Close()
+			_, err = io.Copy(io.Discard, r)
+		}
+		t.speed.end(together, first, time.Since(began)-first, size, err == nil)
+		return err
+	})
+	return first, err
+}

@@ -1,0 +1,230 @@
+package cold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+	"gocloud.dev/gcerrors"
+
+	"thoth/station/kvstore"
+)
+
+// Object is what a listing tells of an object, or of a folder at the top.
+type Object struct {
+	Name   string
+	Size   int64
+	Time   time.Time // of the last change
+	Folder bool
+}
+
+// objects is what the tier needs of a store. *Store is one; tests have others.
+// A name that is not there is [kvstore.ErrNotFound].
+type objects interface {
+	Write(ctx context.Context, name string, fill func(io.Writer) error) error
+	Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error)
+	Stat(ctx context.Context, name string) (Object, error)
+	Top(ctx context.Context, each func(Object) error) error
+	List(ctx context.Context, prefix string, each func(Object) error) error
+	Delete(ctx context.Context, name string) error
+	Used(name string, at time.Time)
+	Prune(ctx context.Context, before time.Time) error
+	Close() error
+}
+
+// Store is a folder or bucket with objects.
+type Store struct {
+	Kind string // file, s3, gs or mem
+	Dir  string // of a folder: absolute, no links
+
+	bucket  *blob.Bucket
+	timeout time.Duration // of a page of a listing
+}
+
+// OpenStore opens the folder or bucket of a URL (see the package comment); create
+// makes the folder. timeout bounds each page of a listing.
+func OpenStore(ctx context.Context, address string, create bool, timeout time.Duration) (*Store, error) {
+	if strings.HasPrefix(address, "/") {
+		return openFolder(address, create)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("%.200q is no URL of a store", address)
+	}
+	switch u.Scheme {
+	case fileblob.Scheme:
+		switch {
+		case u.Host != "" && u.Host != "localhost" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/"):
+			return nil, fmt.Errorf("%.200q: want an absolute path, file:///dir", address)
+		case u.RawQuery != "":
+			return nil, fmt.Errorf("%.200q: a file store takes no parameters", address)
+		}
+		return openFolder(u.Path, create)
+	case "s3", "gs", "mem":
+		if u.Host == "" && u.Scheme != "mem" {
+			return nil, fmt.Errorf("%.200q: want a bucket, %s://bucket", address, u.Scheme)
+		}
+	default:
+		return nil, fmt.Errorf("%.200q: want an absolute path, file:///dir, s3://bucket, gs://bucket or mem://", address)
+	}
+	// The drivers look at the bucket's name only, and would drop a path silently.
+	prefix := strings.Trim(u.Path, "/")
+	u.Path, u.RawPath = "", ""
+	bucket, err := blob.OpenBucket(ctx, u.String())
+	if err != nil {
+		return nil, err
+	}
+	if prefix != "" {
+		bucket = blob.PrefixedBucket(bucket, prefix+"/")
+	}
+	return &Store{Kind: u.Scheme, bucket: bucket, timeout: timeout}, nil
+}
+
+func openFolder(dir string, create bool) (*Store, error) {
+	dir = filepath.Clean(dir)
+	if create {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
+	}
+	if dir == "/" {
+		return nil, errors.New("the root of the file system is no place for a store")
+	}
+	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{
+		DirFileMode: 0o700,
+		NoTempDir:   true, // a rename is atomic on one file system only
+		Metadata:    fileblob.MetadataDontWrite,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Kind: fileblob.Scheme, Dir: dir, bucket: bucket}, nil
+}
+
+// Write stores what fill writes, whole or not at all. A file is synced before it
+// gets its name; the folder is not, so a loss of power may lose it, never tear it.
+func (s *Store) Write(ctx context.Context, name string, fill func(io.Writer) error) error {
+	err := s.write(ctx, name, fill)
+	if s.Dir != "" && errors.Is(err, os.ErrNotExist) {
+		err = s.write(ctx, name, fill) // another process swept the empty folder meanwhile
+	}
+	return err
+}
+
+func (s *Store) write(ctx context.Context, name string, fill func(io.Writer) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var f *os.File
+	w, err := s.bucket.NewWriter(ctx, name, &blob.WriterOptions{
+		ContentType: "application/octet-stream", // said, so that the driver opens at once
+		BeforeWrite: func(as func(any) bool) error {
+			if !as(&f) {
+				return nil
+			}
+			return f.Chmod(0o600)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err = fill(w); err == nil && f != nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		cancel() // makes Close give the write up
+		_ = w.Close()
+	} else {
+		err = w.Close()
+	}
+	if err != nil && f != nil {
+		_ = os.Remove(f.Name()) // the driver leaves it when closing fails
+	}
+	return err
+}
+
+// Read opens the first limit bytes of an object, all if limit is below 0, and
+// tells the object's size.
+func (s *Store) Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error) {
+	r, err := s.bucket.NewRangeReader(ctx, name, 0, limit, nil)
+	if err != nil {
+		return nil, 0, known(err)
+	}
+	return r, r.Size(), nil
+}
+
+// Stat tells an object's size and time.
+func (s *Store) Stat(ctx context.Context, name string) (Object, error) {
+	a, err := s.bucket.Attributes(ctx, name)
+	if err != nil {
+		return Object{}, known(err)
+	}
+	return Object{Name: name, Size: a.Size, Time: a.ModTime}, nil
+}
+
+// Delete removes an object.
+func (s *Store) Delete(ctx context.Context, name string) error {
+	return known(s.bucket.Delete(ctx, name))
+}
+
+// Top lists what lies at the top: folders, named without their slash, and objects.
+func (s *Store) Top(ctx context.Context, each func(Object) error) error {
+	if s.Dir != "" {
+		return s.top(ctx, each)
+	}
+	return s.pages(ctx, &blob.ListOptions{Delimiter: "/"}, each)
+}
+
+// List gives all objects whose name begins with prefix, which has a slash.
+func (s *Store) List(ctx context.Context, prefix string, each func(Object) error) error {
+	if s.Dir != "" {
+		return s.walk(ctx, prefix, each)
+	}
+	return s.pages(ctx, &blob.ListOptions{Prefix: prefix}, each)
+}
+
+// pageSize is how many objects one call of a listing asks for.
+const pageSize = 1000
+
+func (s *Store) pages(ctx context.Context, o *blob.ListOptions, each func(Object) error) error {
+	page := func(token []byte) ([]*blob.ListObject, []byte, error) {
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		return s.bucket.ListPage(ctx, token, pageSize, o)
+	}
+	for token := blob.FirstPageToken; len(token) > 0; {
+		list, next, err := page(token)
+		if err != nil {
+			return err
+		}
+		for _, o := range list {
+			if err := each(Object{Name: strings.TrimSuffix(o.Key, "/"), Size: o.Size, Time: o.ModTime, Folder: o.IsDir}); err != nil {
+				return err
+			}
+		}
+		token = next
+	}
+	return nil
+}
+
+// Close ends the use of the store.
+func (s *Store) Close() error { return s.bucket.Close() }
+
+// known maps the drivers' "not found" to ours.
+func known(err error) error {
+	if err != nil && gcerrors.Code(err) == gcerrors.NotFound {
+		return kvstore.ErrNotFound
+	}
+	return err
+}
