@@ -133,8 +133,7 @@ func (s *Server) mayPin(ctx context.Context, c openai.CacheControl) *openai.Erro
 }
 
 // exposed are the headers a browser's script may read.
-var exposed = []string{wire.HeaderRequestID, "Retry-After", headerPath, headerLiquid, headerLiquidSaved,
-	"X-Thoth-Liquid-Miss-Reason", "X-Thoth-Liquid-Prefix-Tokens"}
+var exposed = []string{wire.HeaderRequestID, "Retry-After", headerPath, headerLiquid, headerLiquidSaved, headerLiquidReason, headerLiquidTokens}
 
 // methods are those some route has.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete}
@@ -145,7 +144,7 @@ func allowOrigins(origins []string) func(http.Handler) http.Handler {
 	return cors.Handler(cors.Options{
 		AllowedOrigins: origins,
 		AllowedMethods: methods,
-		AllowedHeaders: []string{"*"}, // SDKs send a dozen of their own, and X-Thoth-Liquid is ours
+		AllowedHeaders: []string{"*"}, // SDKs send a dozen of their own, and [headerBypass] is ours
 		ExposedHeaders: exposed,
 		MaxAge:         600,
 	})

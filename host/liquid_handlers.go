@@ -20,24 +20,23 @@ const (
 	liquidDeleteTimeout = 5 * time.Minute
 )
 
-// liquidReport answers GET /liquid.
+// liquidReport answers GET /liquid: what this process knows and has seen of
+// liquid memory, and what the station stores.
 type liquidReport struct {
-	Switch liquid.State  `json:"switch"`
-	Index  *wire.KVIndex `json:"index"` // null where the station stores nothing
+	liquid.Report
+	Index *wire.KVIndex `json:"index"` // null where the station stores nothing
 }
 
-// liquid is GET /liquid.
-func (s *Server) liquid(w http.ResponseWriter, r *http.Request) {
+// getLiquid is GET /liquid.
+func (s *Server) getLiquid(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), liquidLookTimeout)
 	defer cancel()
-	report := liquidReport{Switch: s.station.current().liquid}
 	index, err := s.o.Station.KVIndex(ctx)
 	if err != nil && !lacksRoute(err) {
 		fail(w, r, openai.FromWire(err))
 		return
 	}
-	report.Index = index
-	writeJSON(w, http.StatusOK, report)
+	writeJSON(w, http.StatusOK, liquidReport{s.memory.Report(ctx), index})
 }
 
 // liquidDeleted answers DELETE /liquid.

@@ -31,7 +31,7 @@ func (s *Server) routes() http.Handler {
 	r.Method(http.MethodGet, "/metrics", s.metrics.handler())
 
 	admin := r.With(s.admins)
-	admin.Get("/liquid", s.liquid)
+	admin.Get("/liquid", s.getLiquid)
 	admin.Delete("/liquid", s.deleteLiquid)
 
 	r.NotFound(func(w http.ResponseWriter, req *http.Request) {

@@ -14,6 +14,7 @@ import (
 	"thoth/host"
 	"thoth/host/openai"
 	"thoth/internal/build"
+	"thoth/liquid"
 )
 
 // settings are the flags; each has one environment variable.
@@ -52,6 +53,7 @@ type settings struct {
 	DrainSeconds   float64       `env:"THOTH_HOST_DRAIN_SECONDS" default:"5" help:"On SIGTERM, how long requests may go on."`
 
 	LiquidMemory bool   `env:"THOTH_LIQUID_MEMORY" default:"true" negatable:"" help:"Reuse the KV of prompt prefixes seen before, where the station can; off: every request is computed in full. /health says whether it is on, or why not."`
+	LiquidWarm   string `env:"THOTH_LIQUID_WARM" placeholder:"FILE" help:"JSON file of prompts that are stored whenever the station comes up, before anybody asks: [{\"name\", \"messages\", \"pin\", \"ttl\", \"key_sha256\"}]."`
 	LogLevel     string `env:"THOTH_LOG_LEVEL" default:"info" enum:"trace,debug,info,warn,error" help:"Least level that is logged (${enum}); debug shows probes too."`
 	LogFormat    string `env:"THOTH_LOG_FORMAT" default:"auto" enum:"auto,json,console" help:"Log format (${enum}); auto is console on a terminal, else JSON."`
 	LogPrompts   bool   `env:"THOTH_LOG_PROMPTS" help:"Log prompts and answers. They are people's words: for debugging only."`
@@ -132,6 +134,12 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 			return host.Options{}, fmt.Errorf("THOTH_ADMIN_KEYS and THOTH_API_KEYS hold the same key: a key is of one kind, and an admin key may do all that an API key may")
 		}
 	}
+	var warm []liquid.WarmPrompt
+	if s.LiquidWarm != "" {
+		if warm, err = liquid.ReadWarm(s.LiquidWarm); err != nil {
+			return host.Options{}, fmt.Errorf("THOTH_LIQUID_WARM: %w", err)
+		}
+	}
 	station, err := newClient(s.StationURL)
 	if err != nil {
 		return host.Options{}, fmt.Errorf("FAT_STATION_URL: %w", err)
@@ -161,6 +169,7 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		StallTimeout:     s.StallTimeout,
 		DrainTimeout:     time.Duration(s.DrainSeconds * float64(time.Second)),
 		LiquidMemory:     s.LiquidMemory,
+		LiquidWarm:       warm,
 		LogPrompts:       s.LogPrompts,
 		Log:              log,
 		Build:            build.Version(),
