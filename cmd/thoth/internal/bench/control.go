@@ -26,8 +26,9 @@ const (
 // Answers there are longer, since their pace is compared.
 const controlTokens = 64
 
-// templateTokens may be found again by any prompt: what the chat template begins with.
-const templateTokens = 32
+// templateTokens may be found again by any prompt: what the chat template begins
+// with, the model's own system text for instance.
+const templateTokens = 64
 
 // DefaultTierSettings are budgets that some thousand tokens fill.
 var DefaultTierSettings = []string{"THOTH_KV_WARM_BYTES=67108864", "THOTH_KV_COLD_BYTES=100663296"}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -13,13 +14,14 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"thoth/station/wire"
 )
 
 // The environment of a fake server.
 const (
-	fakeRole    = "BENCH_FAKE"         // "entrypoint" or "peer"
+	fakeRole    = "BENCH_FAKE"         // "entrypoint" or "peer"; "run" is a run of the bench itself
 	fakeFault   = "BENCH_FAKE_FAULT"   // what it does wrong, on both
 	fakeJournal = "BENCH_FAKE_JOURNAL" // file with a line for each start, request and stop
 )
@@ -35,6 +37,12 @@ type fake struct {
 }
 
 func playFake(role string) {
+	if role == "run" { // a run, to be killed
+		os.Setenv(fakeRole, "entrypoint")
+		self, _ := os.Executable()
+		_, _ = RunLiquid(context.Background(), LiquidOptions{Entrypoint: self, Model: self, Dir: os.Args[1], Rounds: 1000, Families: []string{familyReuse}, idleWatch: time.Microsecond})
+		return
+	}
 	f := &fake{role: role, fault: os.Getenv(fakeFault), liquid: os.Getenv("THOTH_LIQUID_MEMORY") == "true",
 		store: strings.TrimPrefix(os.Getenv("THOTH_KV_STORE"), "file://")}
 	f.note("start %s", f.store)

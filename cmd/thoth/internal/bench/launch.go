@@ -28,7 +28,7 @@ const peerName = "peer"
 // is measured. All others (threads, batch, KV type) reach the servers.
 var notInherited = []string{
 	"FAT_STATION_URL", "THOTH_STATION_EXTERNAL", "PORT", "THOTH_API_KEYS", "THOTH_API_KEYS_FILE", "THOTH_ADMIN_KEYS", "THOTH_ADMIN_KEYS_FILE",
-	"THOTH_LIQUID_MEMORY", "THOTH_LIQUID_WARM", "THOTH_KV_STORE", "THOTH_MODEL_NAME", "THOTH_LOG_FORMAT",
+	"THOTH_LIQUID_MEMORY", "THOTH_LIQUID_WARM", "THOTH_KV_STORE", "THOTH_MODEL_NAME",
 }
 
 // launcher starts servers and owns them until close.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -143,6 +144,8 @@ func RunLiquid(ctx context.Context, o LiquidOptions) (rep *LiquidReport, err err
 	if r.launch, err = newLauncher(&r.o); err != nil {
 		return nil, err
 	}
+	runtime.LockOSThread() // for endWithParent
+	defer runtime.UnlockOSThread()
 	// On every way out, a panic too: no server outlives the run.
 	defer func() { err = errors.Join(err, r.launch.close()) }()
 	began, before := time.Now(), readMachine()
@@ -214,7 +217,7 @@ func (r *liquidRun) bareEngine(ctx context.Context) error {
 // quiet waits until the machine is: what one server still does behind its last
 // answer must not cost the next one.
 func (r *liquidRun) quiet(ctx context.Context) {
-	const busy, tries = 0.1, 100
+	const busy, tries = 0.1, 50
 	for range tries {
 		if idleCheck(ctx, r.o.idleWatch) <= busy || ctx.Err() != nil {
 			return

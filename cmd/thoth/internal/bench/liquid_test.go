@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -225,6 +227,25 @@ func TestRunLiquid_StopsItsServersWhenInterrupted(t *testing.T) {
 	all := journalOf(t, journal)
 	require.Equal(t, 2, count(all, " start"))
 	require.Equal(t, 2, count(all, " stop"))
+}
+
+func TestRunLiquid_LeavesNoServerWhenItIsKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs the kernel's signal at the parent's death")
+	}
+	o, journal := liquidSetup(t, "")
+	dir := t.TempDir()
+	cmd := exec.Command(o.Entrypoint, dir)
+	cmd.Env = append(os.Environ(), fakeRole+"=run", "TMPDIR="+o.Dir)
+	require.NoError(t, cmd.Start())
+	read := func(part string) bool {
+		b, _ := os.ReadFile(journal)
+		return strings.Contains(string(b), part)
+	}
+	require.Eventually(t, func() bool { return read(" ask ") }, 20*time.Second, 5*time.Millisecond)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	require.Eventually(t, func() bool { return read(" stop") }, 20*time.Second, 5*time.Millisecond)
 }
 
 func TestLiquidOptions_RefuseWithTheReason(t *testing.T) {

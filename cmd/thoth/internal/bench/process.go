@@ -33,6 +33,7 @@ func startProcess(cmd *exec.Cmd, line func(string)) (*process, error) {
 	out := &lines{take: line}
 	cmd.Stdout, cmd.Stderr = out, &lines{take: p.tail.add}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithParent(cmd.SysProcAttr)
 	// A grandchild that outlives the server must not hold the run up by its pipes.
 	cmd.WaitDelay = engineStopWait
 	if err := cmd.Start(); err != nil {
