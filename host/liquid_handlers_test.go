@@ -2,8 +2,11 @@ package host
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,54 +18,111 @@ import (
 
 const rootAuth = "Bearer root"
 
-// storeStation is a fake station with a store: it tells an index, and notes
-// what is to be deleted.
+// storeStation is a fake station with a store and the routes of a liquid
+// request. A byte is a token. It tells an index, and notes what it is asked to
+// load, keep and delete.
 type storeStation struct {
 	*fakeStation
 	srv *httptest.Server
 
-	mu      sync.Mutex
-	index   *wire.KVIndex
-	refusal *wire.Error
-	deleted []wire.KVDeleteRequest
+	mu       sync.Mutex
+	index    *wire.KVIndex
+	load     wire.KVLoadResponse // its session, and what is staged, apart
+	refusal  *wire.Error         // of every /kv-session call, when set
+	sessions map[string]int      // tokens, by id
+	loads    []wire.KVLoadRequest
+	saves    []wire.KVSaveRequest
+	deleted  []wire.KVDeleteRequest // that named more than a session
 }
 
 func newStoreStation(t *testing.T) *storeStation {
-	f := &storeStation{fakeStation: newFakeStation(t), index: &wire.KVIndex{BlockTokens: 64, Scopes: 2,
-		Hot: wire.KVTier{State: "on", Blocks: 3}, Warm: wire.KVTier{State: "on", Blocks: 11, Bytes: 4096}, Cold: wire.KVTier{State: "off", Reason: "no store"},
-		Top: []wire.KVPrefix{{Key: "ab", Scope: "s1", Group: "g", Tokens: 704, Hits: 3, TokensSaved: 2112}}}}
-	f.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, wire.RouteKVSession) {
-			f.fakeStation.serve(w, r)
-			return
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		switch {
-		case f.refusal != nil:
-			(&frames{w}).refuse(f.refusal)
-		case r.Method == http.MethodGet && r.URL.Path == wire.RouteKVSession:
-			_ = json.NewEncoder(w).Encode(f.index)
-		case r.URL.Path == wire.RouteKVSession+"/"+wire.VerbDelete:
-			var q wire.KVDeleteRequest
-			if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-				t.Errorf("the host sent a body that does not decode: %v", err)
-			}
-			f.deleted = append(f.deleted, q)
-			_ = json.NewEncoder(w).Encode(wire.KVDeleteResponse{Blocks: 11, Bytes: 4096})
-		default:
-			(&frames{w}).refuse(&wire.Error{Code: wire.CodeNoRoute, Message: "no route"})
-		}
-	}))
+	f := &storeStation{fakeStation: newFakeStation(t), sessions: map[string]int{}, load: wire.KVLoadResponse{Reason: wire.KVNothing, DiffersAt: -1},
+		index: &wire.KVIndex{BlockTokens: 64, Scopes: 2,
+			Hot: wire.KVTier{State: "on", Blocks: 3}, Warm: wire.KVTier{State: "on", Blocks: 11, Bytes: 4096}, Cold: wire.KVTier{State: "off", Reason: "no store"},
+			Top: []wire.KVPrefix{{Key: "ab", Scope: "s1", Group: "g", Tokens: 704, Hits: 3, TokensSaved: 2112}}}}
+	yes := true
+	f.health.KVSession, f.health.DecodeNext, f.model.KVCut = &yes, &yes, true
+	f.srv = httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(f.srv.Close)
 	return f
+}
+
+// read decodes the body of a call.
+func read[T any](f *storeStation, r *http.Request) (q T) {
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		f.t.Errorf("the host sent a body that does not decode: %v", err)
+	}
+	return q
+}
+
+func bytesOf(p wire.Prompt) (tokens []int32) {
+	for _, s := range p.Segments {
+		for _, b := range []byte(s.Text) {
+			tokens = append(tokens, int32(b))
+		}
+	}
+	return tokens
+}
+
+func (f *storeStation) serve(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answer := func(v any) { _ = json.NewEncoder(w).Encode(v) }
+	out := &frames{w}
+	if f.refusal != nil && strings.HasPrefix(r.URL.Path, wire.RouteKVSession) {
+		out.refuse(f.refusal)
+		return
+	}
+	id := r.Header.Get(wire.HeaderSessionID)
+	switch r.URL.Path {
+	case wire.RouteTokenize:
+		answer(wire.TokenizeResponse{Tokens: bytesOf(read[wire.TokenizeRequest](f, r).Prompt)})
+	case wire.RouteDetokenize:
+		text := ""
+		for _, token := range read[wire.DetokenizeRequest](f, r).Tokens {
+			text += string(rune(token))
+		}
+		answer(wire.DetokenizeResponse{Text: text})
+	case wire.RouteEmbed:
+		tokens := bytesOf(read[wire.EmbedRequest](f, r).Prompt)
+		id := fmt.Sprintf("s-%d", len(f.sessions))
+		f.sessions[id] = len(tokens)
+		answer(wire.EmbedResponse{Session: id, Tokens: tokens, Staged: len(tokens)})
+	case wire.RouteForward:
+		q := read[wire.ForwardRequest](f, r)
+		n := f.sessions[q.Session]
+		out.send(wire.Frame{Type: wire.FrameDone, Forward: &wire.ForwardResponse{Session: q.Session, Position: n, Evaluated: n - f.load.Position}})
+	case wire.RouteDecodeNext:
+		q := read[wire.DecodeRequest](f, r)
+		n := f.sessions[q.Session]
+		out.text("Hello")
+		out.send(wire.Frame{Type: wire.FrameDone, Done: &wire.Done{Reason: wire.ReasonEOG, PromptTokens: n, CompletionTokens: 1, Position: n + 1}})
+	case wire.RouteKVSession:
+		answer(f.index)
+	case wire.RouteKVSession + "/" + wire.VerbLoad:
+		f.loads = append(f.loads, read[wire.KVLoadRequest](f, r))
+		l := f.load
+		l.Session, l.Staged = id, f.sessions[id]-l.Position
+		answer(l)
+	case wire.RouteKVSession + "/" + wire.VerbSave:
+		length, _ := strconv.Atoi(r.Header.Get(wire.HeaderPrefixLength))
+		f.saves = append(f.saves, read[wire.KVSaveRequest](f, r))
+		answer(wire.KVSaveResponse{Saved: true, Tokens: length, Written: length})
+	case wire.RouteKVSession + "/" + wire.VerbDelete:
+		if q := read[wire.KVDeleteRequest](f, r); id == "" {
+			f.deleted = append(f.deleted, q)
+		}
+		answer(wire.KVDeleteResponse{Blocks: 11, Bytes: 4096})
+	default:
+		f.fakeStation.serve(w, r)
+	}
 }
 
 // deletions are the requests so far that named something.
 func (f *storeStation) deletions() []wire.KVDeleteRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]wire.KVDeleteRequest(nil), f.deleted...)
+	return slices.Clone(f.deleted)
 }
 
 func (f *storeStation) refuse(e *wire.Error) {
@@ -71,10 +131,127 @@ func (f *storeStation) refuse(e *wire.Error) {
 	f.refusal = e
 }
 
+func (f *storeStation) asked() (loads []wire.KVLoadRequest, saves []wire.KVSaveRequest) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.loads), slices.Clone(f.saves)
+}
+
 func newStoreHost(t *testing.T, f *storeStation) *testHost {
-	h := startHost(t, f.srv.URL, func(o *Options) { o.AdminKeys = []string{"root"} })
+	h := startHost(t, f.srv.URL, func(o *Options) { o.AdminKeys, o.APIKeys = []string{"root"}, []string{"alice", "bob"} })
 	h.await(http.StatusOK)
 	return h
+}
+
+// cached sends a chat of one long message whose first part may carry a breakpoint.
+func (h *testHost) cached(key, breakpoint, fields string, header ...string) reply {
+	h.t.Helper()
+	b := `{"model":"` + model + `","messages":[{"role":"user","content":[{"type":"text","text":"` + strings.Repeat("rules ", 20) + `"` + breakpoint + `},{"type":"text","text":"question?"}]}]` + fields + `}`
+	return h.do("POST", "/v1/chat/completions", b, append(header, "Authorization", "Bearer "+key)...)
+}
+
+func TestLiquid_CacheParametersReachTheStation(t *testing.T) {
+	f := newStoreStation(t)
+	h := newStoreHost(t, f)
+	const mark = `,"prompt_cache_breakpoint":{"mode":"explicit"}`
+	point := len("<|im_start|>user\n") + len("rules ")*20
+	whole := point + len("question?<|im_end|>\n<|im_start|>assistant\n")
+	for _, c := range []struct {
+		breakpoint, fields string
+		want               wire.KVSaveRequest // of the prompt; Scope apart
+		written            float64
+	}{
+		{"", "", wire.KVSaveRequest{}, float64(whole)},
+		{"", `,"prompt_cache_key":"team","prompt_cache_options":{"ttl":"30m"}`, wire.KVSaveRequest{Group: "team", TTLSeconds: 1800}, float64(whole)},
+		{"", `,"prompt_cache_retention":"24h"`, wire.KVSaveRequest{TTLSeconds: 86400}, float64(whole)},
+		{mark, `,"prompt_cache_options":{"ttl":"1h"}`, wire.KVSaveRequest{TTLSeconds: 3600, Points: []int{point}}, float64(whole)},
+		{mark, `,"prompt_cache_options":{"mode":"explicit","pin":true}`, wire.KVSaveRequest{Pin: true, Points: []int{point}}, float64(point)},
+	} {
+		_, before := f.asked()
+		r := h.cached("root", c.breakpoint, c.fields)
+		require.Equal(t, 200, r.status, r.body)
+		require.Equal(t, "miss", r.header.Get("X-Thoth-Liquid-Memory"), r.body)
+		require.Equal(t, c.written, r.json(t)["usage"].(map[string]any)["prompt_tokens_details"].(map[string]any)["cache_write_tokens"], c.fields)
+		_, after := f.asked()
+		require.Greater(t, len(after), len(before))
+		got := after[len(before)]
+		require.NotEmpty(t, got.Scope)
+		got.Scope = ""
+		require.Equal(t, c.want, got, c.fields)
+	}
+
+	_, before := f.asked()
+	r := h.cached("root", "", `,"prompt_cache_options":{"mode":"explicit"}`)
+	require.Equal(t, 200, r.status)
+	_, after := f.asked()
+	require.Len(t, after, len(before), "explicit without a breakpoint keeps nothing")
+
+	r = h.cached("alice", mark, `,"prompt_cache_options":{"pin":true}`)
+	require.Equal(t, 403, r.status)
+	require.Equal(t, "insufficient_permissions", r.code(t))
+	_, again := f.asked()
+	require.Len(t, again, len(after), "an inference key pins nothing")
+}
+
+func TestLiquid_ScopesFollowKeyAndSalt(t *testing.T) {
+	f := newStoreStation(t)
+	h := newStoreHost(t, f)
+	scope := func(key, fields string) string {
+		t.Helper()
+		before, _ := f.asked()
+		require.Equal(t, 200, h.cached(key, "", fields).status)
+		after, _ := f.asked()
+		require.Len(t, after, len(before)+1)
+		return after[len(before)].Scope
+	}
+	seen := map[string]string{}
+	for name, got := range map[string]string{"alice": scope("alice", ""), "bob": scope("bob", ""), "alice, a": scope("alice", `,"cache_salt":"a"`),
+		"alice, b": scope("alice", `,"cache_salt":"b"`), "bob, a": scope("bob", `,"cache_salt":"a"`)} {
+		require.Empty(t, seen[got], name)
+		require.LessOrEqual(t, len(got), 128)
+		seen[got] = name
+	}
+	require.Equal(t, "alice, a", seen[scope("alice", `,"cache_salt":"a","prompt_cache_key":"k"`)], "a label separates nothing")
+}
+
+func TestLiquid_GetTellsWhatIsStoredAndWhyItMissed(t *testing.T) {
+	f := newStoreStation(t)
+	h := newStoreHost(t, f)
+	first, stored := int32('q'), int32('z')
+	f.mu.Lock()
+	f.load = wire.KVLoadResponse{Reason: wire.KVDiffers, DiffersAt: 2, PromptToken: &first, StoredToken: &stored}
+	f.mu.Unlock()
+	require.Equal(t, 200, h.cached("alice", "", "", "X-Request-Id", "the-miss").status)
+	require.Equal(t, 200, h.cached("alice", "", "", "X-Thoth-Liquid", "off").status)
+
+	var got map[string]any
+	h.eventually(func() bool { // a choice is counted as its stream closes
+		got = h.get("/liquid", "Authorization", rootAuth).json(t)
+		n := got["requests"].(map[string]any)
+		return n["miss"] == 1. && n["bypass"] == 1.
+	})
+	require.Equal(t, true, got["liquid_memory"])
+	require.Equal(t, true, got["liquid_memory_env"])
+	require.Equal(t, true, got["station_kv_session"])
+	require.Equal(t, []any{}, got["warm_prompts"])
+	require.Len(t, got["last_misses"], 1)
+	miss := got["last_misses"].([]any)[0].(map[string]any)
+	require.Equal(t, "the-miss", miss["request_id"])
+	require.Equal(t, "miss", miss["liquid_memory"])
+	require.Equal(t, "prompt differs from what is stored", miss["reason"])
+	require.Equal(t, 2., miss["differs_at"])
+	require.Equal(t, "q", miss["prompt"])
+	require.Equal(t, "z", miss["stored"])
+
+	index := got["index"].(map[string]any)
+	require.Equal(t, 64., index["block_tokens"])
+	require.Equal(t, 4096., index["warm"].(map[string]any)["bytes"])
+	require.Equal(t, "off", index["cold"].(map[string]any)["state"])
+	top := index["top"].([]any)[0].(map[string]any)
+	require.Equal(t, 2112., top["tokens_saved"])
+	r := h.do("DELETE", "/liquid?scope="+top["scope"].(string), "", "Authorization", rootAuth)
+	require.Equal(t, 200, r.status)
+	require.Equal(t, "s1", *f.deletions()[0].Scope, "a scope as shown is one to delete")
 }
 
 func TestLiquid_DeleteNamesExactlyOneThing(t *testing.T) {
