@@ -194,6 +194,10 @@ func TestProgram_ClosedOutputsDoNotEndServing(t *testing.T) {
 func TestProgram_BadSettingsFailFastAndByName(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "keys")
 	require.NoError(t, os.WriteFile(empty, []byte("# none\n\n"), 0o600))
+	warm := filepath.Join(t.TempDir(), "warm")
+	require.NoError(t, os.WriteFile(warm, []byte(`[{"name":"a","messages":[{"role":"system","content":"x"}],"ttl":"soon"}]`), 0o600))
+	strange := filepath.Join(t.TempDir(), "strange")
+	require.NoError(t, os.WriteFile(strange, []byte(`[{"name":"a","messages":[{"role":"banana","content":"x"}]}]`), 0o600))
 	for want, env := range map[string]string{
 		`PORT is "abc"`:                "PORT=abc",
 		`PORT is "0"`:                  "PORT=0",
@@ -208,6 +212,9 @@ func TestProgram_BadSettingsFailFastAndByName(t *testing.T) {
 		"THOTH_API_KEYS_FILE":          "THOTH_API_KEYS_FILE=/nowhere/keys",
 		"THOTH_ADMIN_KEYS holds no":    "THOTH_ADMIN_KEYS= , ",
 		"THOTH_ADMIN_KEYS_FILE: open":  "THOTH_ADMIN_KEYS_FILE=/nowhere/keys",
+		`entry 0: ttl: "soon"`:         "THOTH_LIQUID_WARM=" + warm,
+		"THOTH_LIQUID_WARM":            "THOTH_LIQUID_WARM=/nowhere/warm",
+		`the warm prompt "a"`:          "THOTH_LIQUID_WARM=" + strange,
 		"--log-level must be one of":   "THOTH_LOG_LEVEL=loud",
 		"--max-in-flight: expected":    "THOTH_MAX_IN_FLIGHT=many",
 		"--idle-timeout: expected":     "THOTH_IDLE_TIMEOUT=soon",
@@ -291,6 +298,18 @@ func TestSettings_AKeyIsOfOneKind(t *testing.T) {
 	_, err := parse(t, "--api-keys=one,two", "--admin-keys=three,two").options(zerolog.Nop())
 	require.ErrorContains(t, err, "THOTH_ADMIN_KEYS and THOTH_API_KEYS hold the same key")
 	require.NotContains(t, err.Error(), "two", "a key is no text for a log")
+}
+
+func TestSettings_WarmPromptsAreReadAtStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "warm.json")
+	require.NoError(t, os.WriteFile(file, []byte(`[{"name":"support","messages":[{"role":"system","content":"Be kind."}],"pin":true},
+		{"name":"code","messages":[{"role":"system","content":"Be terse."}],"ttl":"24h"}]`), 0o600))
+	o, err := parse(t, "--liquid-warm="+file).options(zerolog.Nop())
+	require.NoError(t, err)
+	require.Len(t, o.LiquidWarm, 2)
+	require.True(t, o.LiquidWarm[0].Pin)
+	require.Equal(t, 24*time.Hour, o.LiquidWarm[1].TTL)
+	require.Empty(t, parse(t).LiquidWarm, "none by default")
 }
 
 func TestSettings_ZeroBacklogMeansNone(t *testing.T) {
