@@ -54,7 +54,10 @@ func (k *keeper) run() {
 		if ok && !k.q.Explicit && total > len(k.s.tokens) {
 			r := k.request(points)
 			r.Release = true
-			released = k.save(total, r, &k.kept.all)
+			var written int
+			released = k.save(total, r, &written)
+			// The answer's first block holds the prompt's last tokens again.
+			k.kept.all += min(written, total-len(k.s.tokens))
 		}
 	case <-k.live.Done():
 	}
@@ -90,7 +93,7 @@ func (k *keeper) request(points []int) *wire.KVSaveRequest {
 	return &wire.KVSaveRequest{Scope: k.s.scope, Group: k.q.Group, TTLSeconds: int64(k.q.TTL.Seconds()), Pin: k.q.Pin, Points: points}
 }
 
-// save captures so many tokens of the session and adds those newly written. A
+// save captures so many tokens of the session and tells those newly written. A
 // client that goes away takes a save that hangs with it.
 func (k *keeper) save(tokens int, r *wire.KVSaveRequest, written *int) bool {
 	k.kept.asked = true
@@ -107,7 +110,7 @@ func (k *keeper) save(tokens int, r *wire.KVSaveRequest, written *int) bool {
 	case !a.Saved:
 		return k.fails(tokens, nil, "the station did not save: "+a.Reason)
 	}
-	*written += a.Written
+	*written = a.Written
 	k.kept.durable = a.Durable
 	return true
 }

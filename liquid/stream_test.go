@@ -1,0 +1,470 @@
+package liquid
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"thoth/station/client"
+	"thoth/station/stationtest"
+	"thoth/station/wire"
+)
+
+func TestStream_MissThenHitAndTheAnswerIsTheSame(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	q := ask(long("A", 300), 20)
+	want := g.fresh(q)
+	n := want.done.PromptTokens
+	miss := g.run(q)
+	g.same(want, miss)
+	o := miss.outcome
+	require.Equal(t, Miss, o.Memory)
+	require.Equal(t, Liquid, o.Path)
+	require.Equal(t, "no stored prefix", o.MissReason())
+	require.True(t, o.KVSaved)
+	require.Equal(t, n, o.Written)
+	require.Equal(t, miss.done.Position, o.SavedTokens, "each token counts once")
+	require.Zero(t, o.PrefixTokens)
+	require.Equal(t, Miss, miss.first.Memory)
+	require.False(t, miss.first.KVSaved, "not known yet")
+
+	hit := g.run(q)
+	g.same(want, hit)
+	o = hit.outcome
+	require.Equal(t, Hit, o.Memory)
+	require.Equal(t, Hit, hit.first.Memory, "known before the first token")
+	require.Empty(t, o.MissReason())
+	require.Equal(t, n-1, o.PrefixTokens, "one token is evaluated, to have logits")
+	require.Equal(t, n-1, hit.first.PrefixTokens)
+	require.Equal(t, o.PrefixTokens, o.Tiers.Hot+o.Tiers.Warm+o.Tiers.Cold)
+	require.True(t, o.KVSaved)
+	require.Zero(t, o.Written, "what is stored is not written again")
+	require.Positive(t, hit.done.Timings.TTFTMS)
+	g.noSessions()
+}
+
+func TestStream_TheNextTurnBeginsWithPromptAndAnswer(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	q := ask(long("A", 100), 30)
+	first := g.run(q)
+	next := *q
+	gen := *q.Generate
+	tokens, err := g.client.Tokenize(t.Context(), &wire.TokenizeRequest{Prompt: gen.Prompt})
+	require.NoError(t, err)
+	gen.Prompt = wire.Prompt{Tokens: append(append(tokens.Tokens, first.tokens...), tokens.Tokens[1:20]...)}
+	next.Generate = &gen
+	// Prompts of tokens have no text to measure: they count as short.
+	require.Equal(t, ReasonShort, g.run(&next).outcome.Reason)
+	s, f := g.stage(t.Context(), gen.Prompt, "", true)
+	require.Nil(t, f)
+	require.Equal(t, len(tokens.Tokens)+len(first.tokens), s.load.Position)
+	g.end(t.Context(), s.id)
+	g.noSessions()
+}
+
+func TestStream_AFailureBeforeTheFirstTokenTakesTheNativePath(t *testing.T) {
+	q := ask(long("A", 100), 8)
+	routes := map[string]Reason{wire.RouteEmbed: ReasonEmbed, routeLoad: ReasonLoad, wire.RouteForward: ReasonForward, wire.RouteDecodeNext: ReasonDecode}
+	for route, reason := range routes {
+		for _, code := range []int{400, 404, 409, 410, 429, 500, 503} {
+			t.Run(fmt.Sprint(route, code), func(t *testing.T) {
+				g := newRig(t, stationtest.Options{})
+				want := g.fresh(q)
+				g.fault(route, status(code))
+				r := g.run(q)
+				g.same(want, r)
+				o := r.outcome
+				require.False(t, o.KVSaved && o.Path == Native)
+				require.Zero(t, o.PrefixTokens)
+				switch {
+				case code == 404:
+					require.Equal(t, &Outcome{Memory: Disabled, Path: Native, Reason: ReasonRoute, DiffersAt: -1}, o)
+					require.Equal(t, OffRoute+route, g.State().Reason)
+					require.Equal(t, Disabled, g.run(q).outcome.Memory, "off for all")
+				case code == 410:
+					require.Equal(t, &Outcome{Memory: Miss, Path: Native, Reason: ReasonLost, DiffersAt: -1}, o)
+				case route == routeLoad && (code == 400 || code == 409 || code == 429 || code == 500):
+					require.Equal(t, Miss, o.Memory)
+					require.Equal(t, Liquid, o.Path, "it is computed in the session")
+					require.Equal(t, ReasonLoad, o.Reason)
+					require.True(t, o.KVSaved)
+				default:
+					require.Equal(t, &Outcome{Memory: Miss, Path: Native, Reason: reason, DiffersAt: -1}, o)
+				}
+				require.Equal(t, code != 404, g.On())
+				g.noSessions()
+			})
+		}
+	}
+}
+
+func TestStream_ErrorsAreThoseOfTheNativePath(t *testing.T) {
+	g := newRig(t, stationtest.Options{ContextLength: 64})
+	q := ask(long("A", 300), 8)
+	_, err := g.open(t.Context(), q)
+	require.Equal(t, wire.CodeContextLength, codeOf(err))
+	bypass := *q
+	bypass.Bypass = true
+	_, native := g.open(t.Context(), &bypass)
+	require.Equal(t, native, err)
+	g.noSessions()
+}
+
+func TestStream_AfterTheFirstTokenAnErrorIsTheAnswers(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	g.fault(wire.RouteDecodeNext, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		for _, f := range []wire.Frame{{Type: wire.FrameText, Text: "Hel", Tokens: []int32{1}}, {Type: wire.FrameError, Error: &wire.Error{Code: wire.CodeEngine, Message: "broke"}}} {
+			_ = json.NewEncoder(w).Encode(f)
+		}
+	})
+	r, err := g.open(t.Context(), ask(long("A", 100), 8))
+	require.Equal(t, wire.CodeEngine, codeOf(err))
+	require.Equal(t, "Hel", r.text)
+	require.Len(t, g.took(wire.RouteGenerate), 0, "no second beginning")
+	g.noSessions()
+}
+
+func TestStream_ASaveThatFailsIsToldAndCostsNothing(t *testing.T) {
+	q := ask(long("A", 100), 8)
+	for name, f := range map[string]fault{
+		"404": status(404), "500": status(500), "410": status(410), "hangs": hang,
+		"refused": edit(func(a *wire.KVSaveResponse) { *a = wire.KVSaveResponse{Reason: "the store is full"} }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, stationtest.Options{}, func(o *Options) { o.SaveWait, o.CloseWait = 20*time.Millisecond, time.Millisecond })
+			want := g.fresh(q)
+			g.fault(routeSave, f)
+			r := g.run(q)
+			g.same(want, r)
+			require.Equal(t, Miss, r.first.Memory)
+			require.Equal(t, CaptureFailed, r.outcome.Memory)
+			require.Equal(t, "station kv session save failed", r.outcome.MissReason())
+			require.Equal(t, Liquid, r.outcome.Path)
+			require.False(t, r.outcome.KVSaved)
+			require.False(t, r.outcome.Durable)
+			require.Zero(t, r.outcome.Written)
+			require.Equal(t, name != "404", g.On())
+			if name != "hangs" {
+				g.noSessions()
+			}
+			g.fault(routeSave, nil)
+			g.look(false)
+			require.True(t, g.On(), "the route is there again")
+			require.True(t, g.run(q).outcome.KVSaved)
+		})
+	}
+}
+
+func TestStream_ASaveThatFailsBesideAHitIsTold(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	q := ask(long("A", 100), 8)
+	g.run(q)
+	g.fault(routeSave, status(500))
+	r := g.run(q)
+	require.Equal(t, Hit, r.first.Memory)
+	require.Equal(t, CaptureFailed, r.outcome.Memory)
+	require.Positive(t, r.outcome.PrefixTokens)
+	g.noSessions()
+}
+
+func TestStream_TokensDoNotWaitForASaveThatHangs(t *testing.T) {
+	g := newRig(t, stationtest.Options{}, func(o *Options) { o.SaveWait, o.CloseWait = time.Hour, time.Millisecond })
+	g.fault(routeSave, hang)
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := g.Open(ctx, ask(long("A", 100), 8))
+	require.NoError(t, err)
+	defer s.Close()
+	tokens := 0
+	for tokens < 8 { // all of them, while the save hangs
+		f, err := s.Next()
+		require.NoError(t, err)
+		tokens += len(f.Tokens)
+	}
+	g.eventually(func() bool { return len(g.took(routeSave)) == 1 })
+	cancel() // or the end would wait for an hour
+	_, _ = s.Next()
+}
+
+func TestStream_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {
+	q := ask(long("A", 200), 8)
+	for name, c := range map[string]struct {
+		route string
+		fault fault
+	}{
+		"more than it restored": {routeLoad, edit(func(a *wire.KVLoadResponse) { a.Position++; a.Tiers.Hot++ })},
+		"less than it restored": {routeLoad, edit(func(a *wire.KVLoadResponse) { a.Position, a.Tiers = 0, wire.KVTiers{} })},
+		"all of the prompt":     {routeLoad, edit(func(a *wire.KVLoadResponse) { a.Position += 1000; a.Tiers.Hot += 1000 })},
+		"tiers that do not sum": {routeLoad, edit(func(a *wire.KVLoadResponse) { a.Tiers.Cold++ })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, stationtest.Options{})
+			want := g.fresh(q)
+			g.same(want, g.run(q))
+			g.fault(c.route, c.fault)
+			r := g.run(q)
+			g.same(want, r)
+			require.Equal(t, &Outcome{Memory: Miss, Path: Native, Reason: ReasonPosition, DiffersAt: -1}, r.outcome)
+			require.EqualValues(t, 1, g.Report(t.Context()).Mismatches)
+			require.Contains(t, g.logs.String(), `"level":"error"`)
+			g.noSessions()
+		})
+	}
+}
+
+func TestStream_AClientThatGoesAwayLeavesNothing(t *testing.T) {
+	for _, route := range []string{wire.RouteEmbed, routeLoad, wire.RouteForward, wire.RouteDecodeNext} {
+		t.Run(route, func(t *testing.T) {
+			g := newRig(t, stationtest.Options{})
+			arrived := make(chan struct{}, 1)
+			g.fault(route, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				arrived <- struct{}{}
+				hang(w, r, next)
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { _, err := g.open(ctx, ask(long("A", 100), 8)); ended <- err }()
+			<-arrived
+			cancel()
+			require.Equal(t, wire.CodeCancelled, codeOf(<-ended))
+			g.noSessions()
+			require.Empty(t, g.took(wire.RouteGenerate))
+		})
+	}
+	t.Run("while tokens come", func(t *testing.T) {
+		g := newRig(t, stationtest.Options{EOGEvery: -1})
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := g.Open(ctx, ask(long("A", 100), 0))
+		require.NoError(t, err)
+		for tokens := 0; tokens < 3; {
+			f, err := s.Next()
+			require.NoError(t, err)
+			tokens += len(f.Tokens)
+		}
+		cancel()
+		require.NoError(t, s.Close())
+		g.noSessions()
+	})
+}
+
+func TestStream_NothingToGainTakesTheNativePath(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	g.took("")
+	r := g.run(ask("hello", 3))
+	require.Equal(t, &Outcome{Memory: Bypass, Path: Native, Reason: ReasonShort, DiffersAt: -1}, r.outcome)
+	require.Equal(t, "prompt too short to gain", r.outcome.MissReason())
+	require.Empty(t, g.took(wire.RouteEmbed))
+
+	off := newRig(t, stationtest.Options{})
+	off.gate.off(routeLoad)
+	off.took("")
+	r = off.run(ask(long("A", 100), 3))
+	require.Equal(t, &Outcome{Memory: Disabled, Path: Native, Reason: ReasonOff, DiffersAt: -1}, r.outcome)
+	require.Empty(t, off.took(wire.RouteEmbed))
+}
+
+func TestStream_ScopesDoNotSee(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	a, b := ask(long("A", 200), 4), ask(long("A", 200), 4)
+	a.Scope, b.Scope = Scope("alice", ""), Scope("bob", "")
+	g.run(a)
+	r := g.run(b)
+	require.Equal(t, Miss, r.outcome.Memory)
+	require.Zero(t, r.outcome.PrefixTokens)
+	require.Equal(t, Hit, g.run(a).outcome.Memory)
+	require.Equal(t, Hit, g.run(b).outcome.Memory)
+}
+
+func saves(t *testing.T, g *rig) (prefixes []int, bodies []wire.KVSaveRequest) {
+	t.Helper()
+	for _, c := range g.took(routeSave) {
+		n, err := strconv.Atoi(c.prefix)
+		require.NoError(t, err)
+		var b wire.KVSaveRequest
+		require.NoError(t, json.Unmarshal(c.body, &b))
+		prefixes, bodies = append(prefixes, n), append(bodies, b)
+	}
+	return prefixes, bodies
+}
+
+func TestKeeper_SavesThePromptAndThenTheAnswer(t *testing.T) {
+	g := newRig(t, stationtest.Options{EOGEvery: -1})
+	q := ask(long("A", 100), 10)
+	q.Group, q.TTL, q.Pin, q.Scope = "g", 90*time.Second, true, "s"
+	q.Points = []Point{{1, 20}, {1, 60}}
+	r := g.run(q)
+	prefixes, bodies := saves(t, g)
+	n := r.done.PromptTokens
+	require.Equal(t, []int{n, n + 10}, prefixes)
+	require.Len(t, bodies[0].Points, 2)
+	require.Less(t, bodies[0].Points[0], bodies[0].Points[1])
+	want := wire.KVSaveRequest{Scope: "s", Group: "g", TTLSeconds: 90, Pin: true, Points: bodies[0].Points}
+	require.Equal(t, want, bodies[0])
+	want.Release = true
+	require.Equal(t, want, bodies[1])
+	g.noSessions()
+}
+
+func TestKeeper_ExplicitModeKeepsUpToTheLastBreakpointOnly(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	q := ask(long("A", 200), 4)
+	q.Explicit = true
+	r := g.run(q)
+	require.Equal(t, Miss, r.outcome.Memory)
+	require.False(t, r.outcome.KVSaved)
+	require.Zero(t, r.outcome.SavedTokens)
+	prefixes, _ := saves(t, g)
+	require.Empty(t, prefixes, "nothing without a breakpoint")
+	g.noSessions()
+	require.Equal(t, Miss, g.run(q).outcome.Memory)
+
+	g.took("")
+	q.Points = []Point{{1, 400}, {1, 100}}
+	r = g.run(q)
+	require.True(t, r.outcome.KVSaved)
+	prefixes, bodies := saves(t, g)
+	require.Len(t, prefixes, 1, "and not the answer")
+	require.Equal(t, prefixes[0], bodies[0].Points[1])
+	require.Less(t, prefixes[0], r.done.PromptTokens)
+	require.Equal(t, prefixes[0], r.outcome.Written)
+	g.noSessions()
+	hit := g.run(q)
+	require.Equal(t, Hit, hit.outcome.Memory)
+	require.Equal(t, prefixes[0], hit.outcome.PrefixTokens)
+	g.same(r, hit)
+}
+
+func TestKeeper_AnAnswerThatTheNextTurnDoesNotShowIsNotKept(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	g.fault(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		for _, f := range []wire.Frame{{Type: wire.FrameText, Text: "so</th", Tokens: []int32{1}}, {Type: wire.FrameText, Text: "ink> yes", Tokens: []int32{2}},
+			{Type: wire.FrameDone, Done: &wire.Done{Reason: wire.ReasonEOG, PromptTokens: 100, CompletionTokens: 2, Position: 103}}} {
+			_ = json.NewEncoder(w).Encode(f)
+		}
+	})
+	q := ask(long("A", 100), 8)
+	q.StripsReasoning = true
+	r := g.run(q)
+	require.Equal(t, "so</think> yes", r.text)
+	require.True(t, r.outcome.KVSaved, "the prompt is")
+	prefixes, _ := saves(t, g)
+	require.Len(t, prefixes, 1)
+	g.noSessions()
+}
+
+func TestWarm_PromptsAreStoredWheneverAStationComesUp(t *testing.T) {
+	system := long("You know the river.", 200)
+	messages, err := json.Marshal([]map[string]string{{"role": "system", "content": system}})
+	require.NoError(t, err)
+	g := newRig(t, stationtest.Options{}, func(o *Options) {
+		o.Warm = []WarmPrompt{{Name: "guide", Messages: messages, Pin: true, TTL: time.Hour}, {Name: "broken", Messages: json.RawMessage(`[1]`)}}
+		o.Scopes = func(*WarmPrompt) []string { return []string{"a", "b"} }
+	})
+	settled := func() bool {
+		s := g.Report(t.Context()).Warm
+		return s[0].State == "stored" && s[1].State == "failed"
+	}
+	g.eventually(settled)
+	s := g.Report(t.Context())
+	require.Equal(t, 2, s.Warm[0].Scopes)
+	require.Greater(t, s.Warm[0].Tokens, 200)
+	require.NotEmpty(t, s.Warm[1].Reason)
+	require.Positive(t, s.HeadTokens)
+	require.Less(t, s.HeadTokens, headGuess, "measured: this template has a short head")
+	_, bodies := saves(t, g)
+	require.Equal(t, wire.KVSaveRequest{Scope: "a", Name: "guide", Pin: true, TTLSeconds: 3600, Release: true}, bodies[0])
+	require.Equal(t, "b", bodies[1].Scope)
+	g.noSessions()
+
+	segments, err := chatml(json.RawMessage(`[{"role":"system","content":` + strconv.Quote(system) + `},{"role":"user","content":"hello"}]`))
+	require.NoError(t, err)
+	q := ask("", 4)
+	q.Generate.Prompt.Segments, q.Scope = segments, "b"
+	r := g.run(q)
+	require.Equal(t, Hit, r.outcome.Memory)
+	require.Greater(t, r.outcome.PrefixTokens, 190)
+	q.Scope = "c"
+	require.Equal(t, Miss, g.run(q).outcome.Memory)
+
+	g.took("")
+	g.look(false)
+	require.Empty(t, g.took(wire.RouteEmbed), "once for each station")
+	g.look(true)
+	g.eventually(func() bool { return len(g.took(routeSave)) > 0 })
+}
+
+func TestManager_CloseEndsWhatHangs(t *testing.T) {
+	messages := json.RawMessage(`[{"role":"system","content":"hello"}]`)
+	g := newRig(t, stationtest.Options{}, func(o *Options) {
+		o.CloseWait = time.Millisecond
+		o.Warm = []WarmPrompt{{Name: "a", Messages: messages}}
+	})
+	g.fault(routeSave, hang)
+	g.fault(wire.RouteKVSession+"/"+wire.VerbDelete, hang)
+	g.look(true)
+	g.eventually(func() bool { return len(g.took(routeSave)) > 0 })
+	g.Manager.Close()
+	require.Equal(t, "waiting", g.Report(t.Context()).Warm[0].State)
+}
+
+func TestManager_ReportShowsWhereAPromptDiffers(t *testing.T) {
+	g := newRig(t, stationtest.Options{}, func(o *Options) { o.Log = o.Log.Level(zerolog.DebugLevel) })
+	g.run(ask(long("A", 100)+" hello and of the river", 4))
+	ctx := client.WithRequestID(t.Context(), "req-7")
+	r, err := g.open(ctx, ask(long("A", 100)+" world and of the river", 4))
+	require.NoError(t, err)
+	require.Equal(t, Hit, r.outcome.Memory)
+	require.Equal(t, Reason(wire.KVDiffers), r.outcome.Reason)
+	require.Equal(t, r.outcome.PrefixTokens, r.outcome.DiffersAt)
+
+	last := g.Report(t.Context()).Misses[0]
+	require.Equal(t, "req-7", last.RequestID)
+	require.Equal(t, r.outcome.DiffersAt, last.DiffersAt)
+	require.Equal(t, " world", *last.Prompt)
+	require.Equal(t, " hello", *last.Stored)
+	g.took("")
+	require.Equal(t, " world", *g.Report(t.Context()).Misses[0].Prompt)
+	require.Empty(t, g.took(wire.RouteDetokenize), "asked for once")
+	g.eventually(func() bool { return strings.Contains(g.logs.String(), `"prompt":" world","stored":" hello"`) })
+}
+
+func TestManager_MetricsCountOutcomesAndTokens(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	q := ask(long("A", 100), 4)
+	n := g.run(q).done.PromptTokens
+	g.run(q)
+	g.fresh(q)
+	reg := prometheus.NewRegistry()
+	require.NoError(t, reg.Register(g.Manager))
+	page := httptest.NewRecorder()
+	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{`thoth_liquid_requests_total{outcome="bypass"} 1`, `thoth_liquid_requests_total{outcome="capture_failed"} 0`,
+		`thoth_liquid_requests_total{outcome="hit"} 1`, `thoth_liquid_requests_total{outcome="miss"} 1`, `thoth_liquid_miss_total{reason="bypassed"} 1`,
+		`thoth_liquid_miss_total{reason="nothing_stored"} 1`, fmt.Sprintf(`thoth_liquid_tokens_total{kind="asked"} %d`, 2*n),
+		`thoth_liquid_load_seconds_count 1`, `thoth_liquid_on 1`, `thoth_liquid_mismatch_total 0`} {
+		require.Contains(t, page.Body.String(), want+"\n")
+	}
+	c, _ := g.tell.snapshot()
+	require.EqualValues(t, 2*n, c.tokens.Asked)
+	require.EqualValues(t, n-1, c.tokens.Hot+c.tokens.Warm+c.tokens.Cold)
+	require.GreaterOrEqual(t, c.tokens.Written, uint64(n))
+}
+
+func TestOptions_AreChecked(t *testing.T) {
+	_, err := New(Options{})
+	require.Error(t, err)
+	c, err := client.New("http://127.0.0.1:1", client.Options{})
+	require.NoError(t, err)
+	_, err = New(Options{Station: c, SaveWait: -1})
+	require.ErrorContains(t, err, "save wait")
+}
