@@ -3,14 +3,13 @@ package openai
 import (
 	"bytes"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Bounds of what a request may say about the reuse of its prompt.
 const (
-	maxCacheKey    = 64  // characters of prompt_cache_key; OpenAI's limit
+	maxCacheKey    = 64  // bytes; OpenAI's limit is as many characters
 	maxCacheSalt   = 256 // bytes
 	maxBreakpoints = 4   // OpenAI's limit of cache writes in a request
 
@@ -76,8 +75,8 @@ type CacheBreakpoint struct {
 }
 
 func (r *ChatRequest) validateCache(Limits) *Error {
-	if n := utf8.RuneCountInString(text(r.PromptCacheKey)); n > maxCacheKey {
-		return NewError(CodeInvalidValue, "prompt_cache_key", "prompt_cache_key has %d characters: at most %d are allowed", n, maxCacheKey)
+	if n := len(text(r.PromptCacheKey)); n > maxCacheKey {
+		return NewError(CodeInvalidValue, "prompt_cache_key", "prompt_cache_key has %d bytes: at most %d are allowed", n, maxCacheKey)
 	}
 	if s := r.CacheSalt; s != nil && (*s == "" || len(*s) > maxCacheSalt) {
 		return NewError(CodeInvalidValue, "cache_salt", "cache_salt has %d bytes: it must be a string of 1 to %d bytes", len(*s), maxCacheSalt)

@@ -16,7 +16,7 @@ func TestChatRequest_CacheSumsUpWhatWasAsked(t *testing.T) {
 		`"prompt_cache_options":{"mode":null,"ttl":null,"pin":null}`:                {},
 		`"prompt_cache_key":""`:                                                     {},
 		`"prompt_cache_key":"support:v2"`:                                           {Group: "support:v2"},
-		`"prompt_cache_key":"` + strings.Repeat("é", 64) + `"`:                      {Group: strings.Repeat("é", 64)},
+		`"prompt_cache_key":"` + strings.Repeat("é", 32) + `"`:                      {Group: strings.Repeat("é", 32)},
 		`"cache_salt":"s"`:                                                          {Salt: "s"},
 		`"cache_salt":"` + strings.Repeat("x", 256) + `"`:                           {Salt: strings.Repeat("x", 256)},
 		`"prompt_cache_options":{"mode":"implicit"}`:                                {},
@@ -51,6 +51,7 @@ func TestDecodeChat_RefusesCacheParametersByNameAndSaysWhatIsAllowed(t *testing.
 		says  string
 	}{
 		`"prompt_cache_key":5`:                                                      {"prompt_cache_key", CodeInvalidType, "a string"},
+		`"prompt_cache_key":"` + strings.Repeat("é", 33) + `"`:                      {"prompt_cache_key", CodeInvalidValue, "at most 64"},
 		`"prompt_cache_key":"` + strings.Repeat("x", 65) + `"`:                      {"prompt_cache_key", CodeInvalidValue, "at most 64"},
 		`"cache_salt":""`:                                                           {"cache_salt", CodeInvalidValue, "1 to 256 bytes"},
 		`"cache_salt":"` + strings.Repeat("x", 257) + `"`:                           {"cache_salt", CodeInvalidValue, "1 to 256 bytes"},
