@@ -104,10 +104,12 @@ func launchAs(change func(*exec.Cmd), env ...string) (*server, error) {
 	}
 }
 
-// command is entrypoint in a clean environment, not yet started.
+// command is entrypoint in a clean environment, not yet started. It stores no
+// KV on disk unless a test says where: the default is the user's own cache.
 func command(env ...string) *exec.Cmd {
 	c := exec.Command(binary("entrypoint"))
-	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "THOTH_MODEL=" + model(), "THOTH_LISTEN=127.0.0.1:0"}, env...)
+	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "THOTH_MODEL=" + model(), "THOTH_LISTEN=127.0.0.1:0",
+		"THOTH_KV_STORE=none"}, env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return c
 }

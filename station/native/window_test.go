@@ -3,99 +3,20 @@
 package native
 
 import (
-	"bufio"
-	"encoding/binary"
-	"fmt"
-	"io"
-	"math"
-	"math/rand"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/ollama/ollama/fs/ggml"
 	"github.com/stretchr/testify/require"
 
+	"thoth/internal/gguf/gguftest"
 	"thoth/station/engine"
 )
 
-// Shape of the random sliding-window model: small, with a window of 32.
-const (
-	winEmbed, winHeads, winKVHeads, winHead, winFF, winLayers, winVocab, winWindow = 64, 2, 1, 32, 128, 6, 512, 32
-)
-
-// weights are random values, or ones.
-type weights struct {
-	n    int
-	seed int64
-	ones bool
-}
-
-func (w weights) WriteTo(out io.Writer) (int64, error) {
-	b := bufio.NewWriter(out)
-	g := rand.New(rand.NewSource(w.seed))
-	for range w.n {
-		v := float32(1)
-		if !w.ones {
-			v = float32(g.NormFloat64() * 0.2)
-		}
-		_ = binary.Write(b, binary.LittleEndian, math.Float32bits(v))
-	}
-	return int64(4 * w.n), b.Flush()
-}
-
 // windowModel writes a gemma3 of random weights: five layers see a window, the sixth all.
 func windowModel(t testing.TB) string {
-	tokens, scores, types := make([]string, winVocab), make([]float32, winVocab), make([]int32, winVocab)
-	for i := range tokens {
-		switch {
-		case i < 3:
-			tokens[i], types[i] = []string{"<unk>", "<bos>", "<eos>"}[i], 3
-		case i < 259:
-			tokens[i], types[i] = fmt.Sprintf("<0x%02X>", i-3), 6
-		default:
-			tokens[i], types[i], scores[i] = fmt.Sprintf("w%d", i), 1, float32(-i)
-		}
-	}
-	kv := ggml.KV{
-		"general.architecture": "gemma3", "general.name": "window",
-		"gemma3.context_length": uint32(2048), "gemma3.embedding_length": uint32(winEmbed), "gemma3.block_count": uint32(winLayers),
-		"gemma3.feed_forward_length": uint32(winFF), "gemma3.attention.head_count": uint32(winHeads), "gemma3.attention.head_count_kv": uint32(winKVHeads),
-		"gemma3.attention.key_length": uint32(winHead), "gemma3.attention.value_length": uint32(winHead),
-		"gemma3.attention.layer_norm_rms_epsilon": float32(1e-6), "gemma3.attention.sliding_window": uint32(winWindow), "gemma3.rope.freq_base": float32(1e6),
-		"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.scores": scores, "tokenizer.ggml.token_type": types,
-		"tokenizer.ggml.bos_token_id": uint32(1), "tokenizer.ggml.eos_token_id": uint32(2), "tokenizer.ggml.unknown_token_id": uint32(0),
-	}
-	var ts []*ggml.Tensor
-	add := func(name string, ones bool, shape ...uint64) {
-		n := uint64(1)
-		for _, s := range shape {
-			n *= s
-		}
-		ts = append(ts, &ggml.Tensor{Name: name, Shape: shape, WriterTo: weights{n: int(n), seed: int64(len(ts)), ones: ones}})
-	}
-	add("token_embd.weight", false, winEmbed, winVocab)
-	add("output_norm.weight", true, winEmbed)
-	for l := range winLayers {
-		p := fmt.Sprintf("blk.%d.", l)
-		for _, name := range []string{"attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"} {
-			add(p+name+".weight", true, winEmbed)
-		}
-		add(p+"attn_q_norm.weight", true, winHead)
-		add(p+"attn_k_norm.weight", true, winHead)
-		add(p+"attn_q.weight", false, winEmbed, winHeads*winHead)
-		add(p+"attn_k.weight", false, winEmbed, winKVHeads*winHead)
-		add(p+"attn_v.weight", false, winEmbed, winKVHeads*winHead)
-		add(p+"attn_output.weight", false, winHeads*winHead, winEmbed)
-		add(p+"ffn_gate.weight", false, winEmbed, winFF)
-		add(p+"ffn_up.weight", false, winEmbed, winFF)
-		add(p+"ffn_down.weight", false, winFF, winEmbed)
-	}
 	path := filepath.Join(t.TempDir(), "window.gguf")
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	require.NoError(t, ggml.WriteGGUF(f, kv, ts))
-	require.NoError(t, f.Close())
+	require.NoError(t, os.WriteFile(path, gguftest.Window(), 0o644))
 	return path
 }
 
@@ -103,7 +24,7 @@ func windowModel(t testing.TB) string {
 func small(n, seed int) []engine.Token {
 	out := filler(n, seed)
 	for i := range out {
-		out[i] = 259 + out[i]%(winVocab-259)
+		out[i] = gguftest.WindowWords + out[i]%(gguftest.WindowVocabulary-gguftest.WindowWords)
 	}
 	return out
 }
@@ -161,4 +82,51 @@ func TestWindow_PoolFillsExactly(t *testing.T) {
 	e.Retire(0)
 	prefill(t, e, 1, small(56, 1), 0, 56)
 	require.ErrorIs(t, e.Decode(&engine.Batch{Tokens: []int32{300}, Pos: []int32{56}, Seq: []int32{1}, Output: []bool{true}}), engine.ErrPoolFull)
+}
+
+// llama.cpp would take cells that fell out of the window of their only sequence
+// again, and then purge what lies before them; a sequence's first position moves
+// up, and no range below it can be copied out. It looks for cells upward from the
+// last one taken, though, and the pool never gives it reason to turn back: so
+// every range stays what it was, without a second owner for its cells.
+func TestWindow_RangesSurviveDecodeBeyondTheWindow(t *testing.T) {
+	const n = 6 * gguftest.WindowSize
+	e := open(t, func(o *Options) { o.Model, o.Cells = windowModel(t), 768 })
+	prompt := small(n, 1)
+	prefill(t, e, 0, prompt[:40], 0, 40)
+	early := export(t, e, 0, 0, 40, 16)
+	for at := 40; at < n; at += 8 {
+		prefill(t, e, 1, small(20, at), 0, 20)
+		prefill(t, e, 0, prompt[at:at+8], at, 8)
+		e.Retire(1)
+		requireSameBlocks(t, early, export(t, e, 0, 0, 40, 16), "while it grows")
+	}
+	whole := export(t, e, 0, 0, n, 16)
+	prefill(t, e, 2, small(768-e.used-64, 5), 0, 64)
+	require.NoError(t, e.Import(3, 0, cut(whole, 0, 64)), "to the brim")
+	require.Equal(t, 768, e.used)
+	require.ErrorIs(t, e.Decode(&engine.Batch{Tokens: []int32{300}, Pos: []int32{n}, Seq: []int32{0}, Output: []bool{true}}), engine.ErrPoolFull)
+	require.ErrorIs(t, e.Import(4, 0, cut(whole, 0, 1)), engine.ErrPoolFull)
+	for from := 0; from < n; from += 24 {
+		to := min(from+24, n)
+		got := export(t, e, 0, from, to, 24)
+		want := emptyBlocks(t, e, to-from, 24)
+		e.Fork(0, 5, n)
+		require.NoError(t, e.Export(5, from, want))
+		requireSameBlocks(t, want, got, "a range")
+		s, err := e.Save(0, from, to)
+		require.NoError(t, err)
+		require.Equal(t, from, positions(t, s)[0])
+		s.Free()
+	}
+	requireSameBlocks(t, whole, export(t, e, 0, 0, n, 16), "in a full pool")
+	first, end := e.span(0)
+	require.Equal(t, []int{0, n}, []int{first, end})
+
+	// The same bytes as without any company.
+	e.Reset()
+	for at := 0; at < n; at += 8 {
+		prefill(t, e, 0, prompt[at:at+8], at, 8)
+	}
+	requireSameBlocks(t, whole, export(t, e, 0, 0, n, 16), "alone")
 }
