@@ -13,14 +13,13 @@ import (
 // chase follows one prompt through the cold tier, on a goroutine of its own: whole
 // blocks by their names, a window of them at once, then the tails of the last.
 type chase struct {
-	s       *Store
-	at      *node   // the last block that is in RAM, pinned
-	rest    []int32 // tokens after it
-	matched int     // of these, how many RAM has anyway
-	gate    Gate
-	found   chan struct{} // closed when the first block is in
-	done    chan struct{} // closed at the end
-	reason  wire.KVReason // valid after done: why it ended short; "" when the cold tier has no more
+	s      *Store
+	at     *node   // the last block that is in RAM, pinned
+	rest   []int32 // tokens after it
+	gate   Gate
+	found  chan struct{} // closed when the first block is in
+	done   chan struct{} // closed at the end
+	reason wire.KVReason // valid after done: why it ended short; "" when the cold tier has no more
 
 	pins    []*node            // of this goroutine
 	brought map[*node]struct{} // guarded by s.mu
@@ -38,12 +37,12 @@ type flight struct {
 }
 
 // chase starts one; nil when there are too many.
-func (s *Store) chase(at *node, rest []int32, matched int, g Gate) *chase {
+func (s *Store) chase(at *node, rest []int32, g Gate) *chase {
 	if s.chases >= maxChases {
 		return nil
 	}
 	s.chases++
-	c := &chase{s: s, at: at, rest: slices.Clone(rest), matched: matched, gate: g,
+	c := &chase{s: s, at: at, rest: slices.Clone(rest), gate: g,
 		found: make(chan struct{}), done: make(chan struct{}), brought: map[*node]struct{}{}}
 	c.pin(at)
 	s.wg.Go(c.run)
@@ -161,7 +160,7 @@ func (c *chase) tails(at *node, rest []int32) error {
 	}
 	var flights []*flight
 	s.mu.Lock()
-	for _, t := range promising(list, parent, rest, have, s.o.Tails) {
+	for _, t := range promising(list, parent, rest, have, s.o.Tails, s.gone.text) {
 		if k := at.kids[t.Key]; !at.gone && (k == nil || k.state == hollow) {
 			flights = append(flights, s.fly(at, t.Key, t.Tokens, nil))
 		}
@@ -180,22 +179,31 @@ func (c *chase) tails(at *node, rest []int32) error {
 	return err
 }
 
-// promising picks the tails worth reading: the longest that rest begins with,
-// which its key tells, and longer ones whose tokens only a read can tell.
-func promising(list []Tail, parent block.Key, rest []int32, have, most int) []Tail {
-	slices.SortFunc(list, func(a, b Tail) int { return b.Tokens - a.Tokens })
+// promising picks the tails worth reading, of those that may share more than
+// have tokens with rest: the one that is known to share most, by its key or because RAM
+// had it once (text), and longer ones that only a read can tell.
+func promising(list []Tail, parent block.Key, rest []int32, have, most int, text func(block.Key) []int32) []Tail {
+	best, shared := -1, have
+	for i, t := range list {
+		n := 0
+		if known := text(t.Key); known != nil {
+			n = common(known, rest)
+		} else if t.Tokens > 0 && t.Tokens <= min(len(rest), block.Tokens) && parent.Child(rest[:t.Tokens]) == t.Key {
+			n = t.Tokens
+		}
+		if n > shared {
+			best, shared = i, n
+		}
+	}
 	var l []Tail
-	for _, t := range list {
-		if t.Tokens <= have || t.Tokens > block.Tokens {
-			continue
-		}
-		if t.Tokens <= len(rest) && parent.Child(rest[:t.Tokens]) == t.Key {
-			if t.Tokens == min(len(rest), block.Tokens) {
-				return []Tail{t} // nothing can be better
-			}
-			return append(l, t) // the rest is shorter
-		}
-		if len(l) < most {
+	if best >= 0 {
+		l = append(l, list[best])
+	}
+	if shared == min(len(rest), block.Tokens) {
+		return l // nothing can be better
+	}
+	for i, t := range list {
+		if i != best && t.Tokens > shared && t.Tokens <= block.Tokens && len(l) < most && text(t.Key) == nil {
 			l = append(l, t)
 		}
 	}

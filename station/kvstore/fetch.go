@@ -86,7 +86,10 @@ func (m *Match) Fetch(ctx context.Context, g Gate) {
 	}
 	at := s.rootOf(m.scope).top
 	if m.whole > 0 {
-		at = m.parts[m.whole-1].n
+		if at = m.parts[m.whole-1].n; !at.durable {
+			s.mu.Unlock()
+			return // what follows a block that is not in the cold tier is not there either
+		}
 	}
 	l, known := s.gone.find(at.key, rest, m.pos-whole)
 	p := g.plan(gain, known && l.durable && l.reason == wire.KVEvicted, ask, all)
@@ -95,7 +98,7 @@ func (m *Match) Fetch(ctx context.Context, g Gate) {
 	}
 	var c *chase
 	if p.pays || s.skips%relearn == 0 {
-		c = s.chase(at, rest, m.pos-whole, g)
+		c = s.chase(at, rest, g)
 	}
 	s.prune(at) // of a root made for nothing
 	s.mu.Unlock()
@@ -111,6 +114,9 @@ func (m *Match) Fetch(ctx context.Context, g Gate) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if m.over {
+		return
+	}
 	if c != nil {
 		m.brought = c.broughtNow()
 		s.extend(m)

@@ -21,6 +21,7 @@ type gone struct {
 type lost struct {
 	key, parent block.Key
 	tokens      int
+	text        []int32 // the tokens; nil when they are not known
 	reason      wire.KVReason
 	durable     bool // the cold tier had it
 }
@@ -77,7 +78,15 @@ func (g *gone) find(parent block.Key, rest []int32, more int) (lost, bool) {
 	return lost{}, false
 }
 
+// text is the tokens of a block that went; nil when they are not known.
+func (g *gone) text(key block.Key) []int32 {
+	if i, ok := g.by[key]; ok {
+		return g.ring[i].text
+	}
+	return nil
+}
+
 // forget remembers that n went. It must still have its place.
 func (s *Store) forget(n *node, why wire.KVReason) {
-	s.gone.add(lost{key: n.key, parent: n.parent.key, tokens: len(n.tokens), reason: why, durable: n.durable})
+	s.gone.add(lost{key: n.key, parent: n.parent.key, tokens: len(n.tokens), text: n.tokens, reason: why, durable: n.durable})
 }

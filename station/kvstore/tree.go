@@ -93,7 +93,7 @@ func (n *node) rename(key block.Key) {
 // many: in sorted order it stands next to where rest would. With none that
 // shares, it is some child, and 0; nil without children.
 func (n *node) longest(rest []int32) (*node, int) {
-	i, _ := slices.BinarySearchFunc(n.ready, rest, func(k *node, t []int32) int { return slices.Compare(k.tokens, t) })
+	i, _ := n.place(rest)
 	var best *node
 	most := 0
 	for _, j := range []int{i, i - 1} {
@@ -107,12 +107,22 @@ func (n *node) longest(rest []int32) (*node, int) {
 	return best, most
 }
 
-// covering is the filled child of n that goes on from tokens; nil for none.
+// covering is the filled child of n that goes on from tokens; nil for none. In
+// sorted order it stands right after them.
 func (n *node) covering(tokens []int32) *node {
-	if k, c := n.longest(tokens); c == len(tokens) && len(k.tokens) > c {
-		return k
+	i, same := n.place(tokens)
+	if same {
+		i++
+	}
+	if i < len(n.ready) && common(n.ready[i].tokens, tokens) == len(tokens) {
+		return n.ready[i]
 	}
 	return nil
+}
+
+// place is where tokens stand or would stand in ready.
+func (n *node) place(tokens []int32) (int, bool) {
+	return slices.BinarySearchFunc(n.ready, tokens, func(k *node, t []int32) int { return slices.Compare(k.tokens, t) })
 }
 
 // rootOf is the root of a scope, made when it is not there. The caller pins or fills it.
@@ -146,7 +156,7 @@ func (s *Store) show(n *node) {
 		return
 	}
 	n.state = filled
-	i, _ := slices.BinarySearchFunc(p.ready, n.tokens, func(k *node, t []int32) int { return slices.Compare(k.tokens, t) })
+	i, _ := p.place(n.tokens)
 	p.ready = slices.Insert(p.ready, i, n)
 	for _, t := range slices.Clone(p.tails) {
 		if t.refs == 0 && common(t.tokens, n.tokens) == len(t.tokens) {
@@ -239,6 +249,19 @@ func (s *Store) unpin(n *node) {
 		s.prune(n)
 	default:
 		s.settle(n)
+		s.outlive(n)
+	}
+}
+
+// outlive lets a tail go that only its reader kept.
+func (s *Store) outlive(n *node) {
+	if n.refs > 0 || n.state != filled || n.full() {
+		return
+	}
+	if by := n.parent.covering(n.tokens); by != nil {
+		s.replace(n, by)
+	} else {
+		s.trimTails(n.parent, nil)
 	}
 }
 
