@@ -8,6 +8,10 @@
 // one in the middle, and shows tool calls and tool results. A [Conversation]
 // is adapted to these abilities before it is rendered.
 //
+// A message may carry breakpoints, places in its content up to which a client
+// wants the prompt kept; [Template.RenderPoints] says where these [Point]s lie
+// in the segments, and changes nothing else.
+//
 // The invariant is that every byte the client sent (contents, names, arguments,
 // template variables) ends up in a plain segment, or in a place where it cannot
 // be read as a control token. Templates trim, split and compare that text, so
