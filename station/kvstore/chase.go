@@ -31,6 +31,7 @@ type flight struct {
 	name   block.Name
 	size   int     // tokens, as far as the name tells
 	tokens []int32 // expected; nil: whatever the name stands for
+	place  *node   // pinned: keeps the blocks below it in the tree; nil of a tail
 	done   chan struct{}
 	node   *node // valid after done: where the rows are
 	err    error // valid after done
@@ -75,33 +76,49 @@ func (c *chase) run() {
 // blocks brings the whole blocks, and says where it ended and what is left.
 func (c *chase) blocks() (at *node, rest []int32, err error) {
 	at, rest = c.at, c.rest
-	n := len(rest) / block.Tokens
+	n, window := len(rest)/block.Tokens, c.s.o.Readers
 	var flights []*flight
 	last := at
 	for i := 0; i < n; i++ {
-		for len(flights) < min(n, i+c.s.o.Readers) {
+		for len(flights) < min(n, i+window) {
 			from := len(flights) * block.Tokens
 			var f *flight
 			if f, last = c.block(last, c.rest[from:from+block.Tokens]); last == nil {
-				n = len(flights) + 1 // the prefix was deleted meanwhile
+				n = len(flights) + 1 // what is before it is missing, or was deleted meanwhile
 			}
 			flights = append(flights, f)
 		}
 		f := flights[i]
 		<-f.done
-		if f.err != nil {
-			return at, rest, f.err
+		err := f.err
+		if err == nil {
+			err = c.took(f)
 		}
-		c.took(f)
-		at, rest = f.node, rest[block.Tokens:]
+		switch {
+		case err == nil:
+			at, rest = f.node, rest[block.Tokens:]
+		case errors.Is(err, errNoRoom) && window > 1:
+			// Later blocks may have taken the room of this one: now one after another.
+			for _, f := range flights[i:] {
+				<-f.done
+			}
+			window, flights, last, n = 1, flights[:i], at, len(c.rest)/block.Tokens
+			i--
+		default:
+			return at, rest, err
+		}
 	}
 	return at, rest, nil
 }
 
-// took notes that a block is in.
-func (c *chase) took(f *flight) {
+// took notes that a block is in, and pins it; errNoRoom when it had to go already.
+func (c *chase) took(f *flight) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
+	if f.node.gone {
+		return errNoRoom
+	}
+	c.pin(f.node)
 	if f.parent != nil { // else RAM had it
 		c.brought[f.node] = struct{}{}
 	}
@@ -110,10 +127,11 @@ func (c *chase) took(f *flight) {
 	default:
 		close(c.found)
 	}
+	return nil
 }
 
 // block starts to read the child of parent that has these tokens, or joins a
-// read of it. It gives the child's place too, pinned by c; nil when parent is gone.
+// read of it. It gives the child's place too; nil when parent is gone.
 func (c *chase) block(parent *node, tokens []int32) (*flight, *node) {
 	s := c.s
 	s.mu.Lock()
@@ -126,11 +144,12 @@ func (c *chase) block(parent *node, tokens []int32) (*flight, *node) {
 	if n == nil {
 		n = s.grow(parent, key, tokens)
 	}
-	c.pin(n)
 	if n.state == filled {
 		return ended(n, nil), n
 	}
-	return s.fly(parent, key, len(tokens), tokens), n
+	f := s.fly(parent, key, len(tokens), tokens, n)
+	s.prune(n) // the store is closing: there is no flight to keep the place
+	return f, n
 }
 
 // tails brings the children of at that may share more with rest than RAM has.
@@ -160,9 +179,15 @@ func (c *chase) tails(at *node, rest []int32) error {
 	}
 	var flights []*flight
 	s.mu.Lock()
-	for _, t := range promising(list, parent, rest, have, s.o.Tails, s.gone.text) {
+	text := func(k block.Key) []int32 { // of those that RAM has, or had once
+		if n := at.kids[k]; n != nil {
+			return n.tokens
+		}
+		return s.gone.text(k)
+	}
+	for _, t := range promising(list, parent, rest, have, s.o.Tails, text) {
 		if k := at.kids[t.Key]; !at.gone && (k == nil || k.state == hollow) {
-			flights = append(flights, s.fly(at, t.Key, t.Tokens, nil))
+			flights = append(flights, s.fly(at, t.Key, t.Tokens, nil, nil))
 		}
 	}
 	s.mu.Unlock()
@@ -171,7 +196,7 @@ func (c *chase) tails(at *node, rest []int32) error {
 		<-f.done
 		switch {
 		case f.err == nil:
-			c.took(f)
+			err = errors.Join(err, c.took(f))
 		case !errors.Is(f.err, ErrNotFound):
 			err = f.err
 		}
@@ -211,16 +236,19 @@ func promising(list []Tail, parent block.Key, rest []int32, have, most int, text
 }
 
 // fly starts the read of a child of parent, or joins the one that is on.
-func (s *Store) fly(parent *node, key block.Key, size int, tokens []int32) *flight {
+func (s *Store) fly(parent *node, key block.Key, size int, tokens []int32, place *node) *flight {
 	if f := s.flights[key]; f != nil && !f.parent.gone {
 		return f
 	}
 	if err := s.ctx.Err(); err != nil {
 		return ended(nil, err)
 	}
-	f := &flight{parent: parent, size: size, tokens: tokens, done: make(chan struct{}),
+	f := &flight{parent: parent, size: size, tokens: tokens, place: place, done: make(chan struct{}),
 		name: block.Name{Root: parent.root.top.key, Parent: parent.key, Key: key}}
 	s.pin(parent)
+	if place != nil {
+		s.pin(place)
+	}
 	s.flights[key] = f
 	s.wg.Go(func() { s.read(f) })
 	return f
@@ -331,6 +359,9 @@ func (s *Store) land(f *flight, b *block.Block, mem [][]byte, err error) {
 	f.err = err
 	if s.flights[f.name.Key] == f {
 		delete(s.flights, f.name.Key)
+	}
+	if f.place != nil {
+		s.unpin(f.place)
 	}
 	s.unpin(f.parent)
 	close(f.done)
