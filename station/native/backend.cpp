@@ -58,6 +58,18 @@ extern "C" bool station_backend_load(const char *path, station_error *err) {
     })
 }
 
+extern "C" bool station_backend_exact(const char *path, bool on) {
+    void *lib = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    void *set = lib ? dlsym(lib, "thoth_set_exact") : nullptr;
+    if (set) {
+        reinterpret_cast<void (*)(bool)>(set)(on);
+    }
+    if (lib) {
+        dlclose(lib); // ggml's own handle keeps it
+    }
+    return set != nullptr;
+}
+
 extern "C" void station_backend_init(void) { llama_backend_init(); }
 
 extern "C" void station_backend_devices(station_devices *out) {

@@ -118,6 +118,22 @@ func (l *libraries) load(path string) error {
 	return nil
 }
 
+// exact tells the CPU library in use whether a row's result may depend on the
+// number of rows; it says whether the library can choose.
+func (l *libraries) exact(on bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.loaded {
+		if !strings.HasPrefix(filepath.Base(p), "libggml-cpu") {
+			continue
+		}
+		cpath := C.CString(p)
+		defer C.free(unsafe.Pointer(cpath))
+		return bool(C.station_backend_exact(cpath, C.bool(on)))
+	}
+	return false
+}
+
 // probe loads a library and asks its score for this machine.
 func probe(path string) (int, error) {
 	cpath := C.CString(path)
@@ -143,6 +159,9 @@ func Probe(o Options) (engine.Backend, error) {
 // chooseBackend starts the libraries and decides what computes, in which memory. o is filled.
 func chooseBackend(o Options) (engine.Backend, memory, error) {
 	b := engine.Backend{Requested: o.Backend, Selected: BackendCPU, Threads: o.Threads, Reason: o.BackendReason}
+	if o.Exact && o.Backend == BackendAuto {
+		o.Backend, b.Reason = BackendCPU, joinReasons(b.Reason, "exact results: only the CPU's do not depend on the batch")
+	}
 	cuda := o.Backend == BackendCUDA || o.Backend == BackendAuto && len(cudaLibraries(o.LibraryDir)) > 0
 	b.Libraries, b.Errors = theLibraries.start(o.LibraryDir, cuda)
 	drainLog(o.Log)
@@ -173,6 +192,12 @@ func chooseBackend(o Options) (engine.Backend, memory, error) {
 			return b, mem, loadError(engine.LoadSlowBackend, "no fast CPU kernels: %s; build them (make backends), name their folder, or insist on the slow ones",
 				strings.Join(b.Errors, "; "))
 		}
+	}
+	if can := theLibraries.exact(o.Exact); o.Exact {
+		if !can {
+			return b, mem, loadError(engine.LoadBadSetting, "exact results were asked for, but the CPU library in use cannot give them; build it anew (make backends)")
+		}
+		b.Features = append(b.Features, "EXACT=1")
 	}
 	return b, mem, nil
 }

@@ -6,6 +6,7 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,8 +33,8 @@ func ABI() string {
 	return fmt.Sprintf("ollama-%s+llama.cpp-%s+state%d", moduleVersion, llamaCommit, stateFormat)
 }
 
-// native is the engine. used, sizes and the C context belong to the loop; the
-// vocabulary is constant.
+// native is the engine. used, sharing, sizes and the C context belong to the
+// loop; the vocabulary is constant.
 type native struct {
 	c    *C.station_engine
 	info engine.Info
@@ -41,6 +42,7 @@ type native struct {
 
 	ballast, scratch C.int // sequence ids after the caller's
 	used             int   // cells taken since Reset
+	sharing          sharing
 	sizes            map[int]int
 	pieces           []C.station_rows // of the move under way
 
@@ -158,6 +160,7 @@ func (e *native) makeContext(o Options, model *modelFile, p plan, backend engine
 	}
 	e.done = os.NewFile(uintptr(C.station_done_fd(e.c)), "decode done")
 	e.ballast, e.scratch = C.int(o.Sequences), C.int(o.Sequences+1)
+	e.sharing = newSharing(o.Sequences)
 	e.fillInfo(o, model.header, p, backend, &m)
 	if err := e.vocab.read(e.c, int(m.vocabulary), m.vocabulary_type == vocabularyBPE); err != nil {
 		return loadError(engine.LoadEngineFailed, "the vocabulary of %s cannot be read: %v", o.Model, err)
@@ -233,4 +236,17 @@ func (e *native) Close() {
 		_ = e.done.Close()
 	}
 	drainLog(e.log)
+}
+
+// quantize writes the file out, or a part of it before it fails.
+func quantize(in, out string, fileType int) error {
+	_ = logPending // what llama.cpp prints is kept from here on
+	cin, cout := C.CString(in), C.CString(out)
+	defer C.free(unsafe.Pointer(cin))
+	defer C.free(unsafe.Pointer(cout))
+	var e C.station_error
+	if C.station_quantize(cin, cout, C.int(fileType), C.int(AvailableThreads()), &e) != C.STATION_OK {
+		return errors.New(message(&e, "no reason given"))
+	}
+	return nil
 }

@@ -19,6 +19,8 @@ func Probe(Options) (engine.Backend, error) { return engine.Backend{}, noEngine(
 // ABI is "none": there is no engine.
 func ABI() string { return "none" }
 
+func quantize(string, string, int) error { return noEngine() }
+
 func noEngine() error {
 	return loadError(engine.LoadNoEngine, "built without engine: build with CGO_ENABLED=1")
 }

@@ -51,6 +51,9 @@ type Options struct {
 	GPULayers int
 	// LibraryDir holds the kernel libraries; "": ../lib/ollama beside the program.
 	LibraryDir string
+	// Exact leaves out kernels whose sums depend on what else is in a batch: those
+	// for F32, F16 and BF16 weights. CPU only; the last Load of a process decides.
+	Exact bool
 	// AllowSlow starts even when only the baseline kernels are there.
 	AllowSlow bool
 	// MemoryBudget bounds weights, KV and buffers, in bytes; 0: the memory that is free.
@@ -110,6 +113,8 @@ func (o Options) fill() (Options, error) {
 		return bad("memory budget must be 0 (automatic) or more, not %d", o.MemoryBudget)
 	case o.GPULayers < 0:
 		return bad("GPU layers must be 0 (all) or more, not %d", o.GPULayers)
+	case o.Exact && o.Backend == BackendCUDA:
+		return bad("exact results need backend cpu, not cuda")
 	case o.Backend != BackendAuto && o.Backend != BackendCPU && o.Backend != BackendCUDA:
 		return bad("backend must be auto, cpu or cuda, not %q", o.Backend)
 	}

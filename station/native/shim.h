@@ -42,6 +42,9 @@ void station_log_forget(void);
 int station_backend_probe(const char *path, station_error *err);
 // station_backend_load registers the library with ggml.
 bool station_backend_load(const char *path, station_error *err);
+// station_backend_exact tells a loaded CPU library whether to use only kernels
+// whose sums do not depend on the number of rows; false when it cannot choose.
+bool station_backend_exact(const char *path, bool on);
 // station_backend_init starts llama.cpp, once, after the libraries.
 void station_backend_init(void);
 

@@ -12,22 +12,30 @@ import (
 	"thoth/station/engine"
 )
 
-// Retire hands a sequence's cells to ballast.
+// Retire hands a sequence's cells to ballast, but for those it owns already.
 func (e *native) Retire(s engine.SeqID) {
-	C.station_copy(e.c, C.int(s), e.ballast, 0, -1)
+	C.station_copy(e.c, C.int(s), e.ballast, C.int(e.sharing.retire(s)), -1)
 	C.station_remove(e.c, C.int(s), -1, -1)
 }
 
-// Fork lets dst share src's cells of positions [0, n).
+// Fork lets dst share src's cells of positions [0, n). What dst had is retired.
 func (e *native) Fork(src, dst engine.SeqID, n int) {
-	if n > 0 {
+	if src == dst {
+		return
+	}
+	if _, had := e.span(C.int(dst)); had > 0 {
+		e.Retire(dst)
+	}
+	if _, have := e.span(C.int(src)); min(n, have) > 0 {
 		C.station_copy(e.c, C.int(src), C.int(dst), 0, C.int(n))
+		e.sharing.fork(src, dst, min(n, have))
 	}
 }
 
 // Reset empties the pool.
 func (e *native) Reset() {
 	C.station_clear(e.c)
+	e.sharing.clear()
 	e.used = 0
 }
 

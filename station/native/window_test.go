@@ -111,7 +111,7 @@ func TestWindow_RangesSurviveDecodeBeyondTheWindow(t *testing.T) {
 		to := min(from+24, n)
 		got := export(t, e, 0, from, to, 24)
 		want := emptyBlocks(t, e, to-from, 24)
-		e.Fork(0, 5, n)
+		e.Fork(0, 5, to)
 		require.NoError(t, e.Export(5, from, want))
 		requireSameBlocks(t, want, got, "a range")
 		s, err := e.Save(0, from, to)

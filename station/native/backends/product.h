@@ -1,6 +1,5 @@
 // Forced into ggml-cpu.c (CMakeLists.txt): its matrix products go through
-// thoth_sgemm (q4_1.cpp), which takes the place of llamafile's kernels where it
-// has a better one.
+// thoth_sgemm (product.cpp), which chooses the kernel.
 #pragma once
 
 #include <stdbool.h>
@@ -20,6 +19,14 @@ extern "C" {
 // chunk counter.
 bool thoth_sgemm(bool only, const struct ggml_compute_params *params, int64_t m, int64_t n, int64_t k, const void *A,
                  int64_t lda, const void *B, int64_t ldb, void *C, int64_t ldc, int Atype, int Btype, int Ctype);
+
+// thoth_q4_1 is the kernel for Q4_1 weights (q4_1.cpp), with the same arguments.
+bool thoth_q4_1(bool only, const struct ggml_compute_params *params, int64_t m, int64_t n, int64_t k, const void *A,
+                int64_t lda, const void *B, int64_t ldb, void *C, int64_t ldc, int Atype, int Btype, int Ctype);
+
+// thoth_set_exact leaves out the kernels whose sums depend on the number of
+// columns. The station calls it when it loads a model, between decodes.
+__attribute__((visibility("default"))) void thoth_set_exact(bool on);
 
 #ifdef __cplusplus
 }
