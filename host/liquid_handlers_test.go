@@ -91,7 +91,12 @@ func (f *storeStation) serve(w http.ResponseWriter, r *http.Request) {
 	case wire.RouteForward:
 		q := read[wire.ForwardRequest](f, r)
 		n := f.sessions[q.Session]
-		out.send(wire.Frame{Type: wire.FrameDone, Forward: &wire.ForwardResponse{Session: q.Session, Position: n, Evaluated: n - f.load.Position}})
+		done := &wire.ForwardResponse{Session: q.Session, Position: n, Evaluated: n - f.load.Position}
+		if !q.Stream {
+			answer(done)
+			return
+		}
+		out.send(wire.Frame{Type: wire.FrameDone, Forward: done})
 	case wire.RouteDecodeNext:
 		q := read[wire.DecodeRequest](f, r)
 		n := f.sessions[q.Session]
