@@ -43,6 +43,9 @@ const (
 func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptions) wire.KVSaveResponse {
 	c := l.store.Reserve(scope, s.known()[:n], o)
 	l.kv.saves++
+	if s.memory != nil && s.memory.scope == scope {
+		s.memory.group = o.Group
+	}
 	if s.id == noSeq && len(c.Fills) > 0 {
 		for _, f := range c.Fills {
 			f.Drop()
@@ -105,7 +108,7 @@ func (l *loop) copyOut(s *sequence, most int) {
 		}
 		from := s.copies[0].fill.From
 		start := time.Now()
-		if err := l.mover.Export(s.id, from, pieces); err != nil {
+		if err := l.eng.Export(s.id, from, pieces); err != nil {
 			l.opts.Logger.Error().Err(err).Msg("KV cannot be copied out; it is not stored")
 			s.dropCopies()
 			break

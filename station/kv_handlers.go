@@ -2,6 +2,7 @@ package station
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"thoth/station/kvstore"
+	"thoth/station/kvstore/block"
 	"thoth/station/wire"
 )
 
@@ -52,7 +54,7 @@ func (st *Station) postKVLoad(w http.ResponseWriter, r *http.Request) *wire.Erro
 	if e != nil {
 		return e
 	}
-	s, e := st.existing(r, r.Header.Get(wire.HeaderSessionID))
+	s, e := st.named(r)
 	if e != nil {
 		return e
 	}
@@ -119,7 +121,7 @@ func (st *Station) postKVSave(w http.ResponseWriter, r *http.Request) *wire.Erro
 	// be captured beside a call, and a call may come meanwhile.
 	s := st.sessions.peek(id, r.Header.Get(wire.HeaderOwner))
 	if q.Release || s == nil {
-		if s, e = st.existing(r, id); e != nil {
+		if s, e = st.named(r); e != nil {
 			return e
 		}
 	}
@@ -159,8 +161,8 @@ func (st *Station) postKVDelete(w http.ResponseWriter, r *http.Request) *wire.Er
 	if e != nil {
 		return e
 	}
-	if len(q.Keys) > maxKeys {
-		return invalid("keys", "keys has %d entries; at most %d are allowed", len(q.Keys), maxKeys)
+	if e := checkDelete(&q); e != nil {
+		return e
 	}
 	blocks := q.All || q.Scope != nil || q.Group != "" || len(q.Keys) > 0
 	var a wire.KVDeleteResponse
@@ -169,7 +171,7 @@ func (st *Station) postKVDelete(w http.ResponseWriter, r *http.Request) *wire.Er
 		return invalid("", "nothing is named to delete: give %s, keys, scope, group or all", wire.HeaderSessionID)
 	}
 	if id != "" {
-		s, e := st.existing(r, id)
+		s, e := st.named(r)
 		if e != nil {
 			return e
 		}
@@ -177,6 +179,7 @@ func (st *Station) postKVDelete(w http.ResponseWriter, r *http.Request) *wire.Er
 		a.Session = true
 	}
 	if blocks {
+		l.do(l.copyAll) // what is captured only now is counted, and gone, too
 		var err error
 		if a.Blocks, a.Bytes, err = l.store.Delete(r.Context(), &q); err != nil {
 			return asWire(err)
@@ -244,6 +247,15 @@ func (st *Station) openKV(w http.ResponseWriter, r *http.Request, body any) (*lo
 	return l, decodeBody(w, r, st.opts.MaxBodyBytes, body)
 }
 
+// named gives the session of the header, busy.
+func (st *Station) named(r *http.Request) (*session, *wire.Error) {
+	id := r.Header.Get(wire.HeaderSessionID)
+	if id == "" {
+		return nil, invalid(wire.HeaderSessionID, "%s is missing: it names what /embed has made", wire.HeaderSessionID)
+	}
+	return st.existing(r, id)
+}
+
 // prefixLength reads the header that says how many tokens are meant.
 func prefixLength(r *http.Request) (int, *wire.Error) {
 	n, err := strconv.Atoi(r.Header.Get(wire.HeaderPrefixLength))
@@ -274,6 +286,23 @@ func checkSave(q *wire.KVSaveRequest, prefix int) *wire.Error {
 		}
 	}
 	return nil
+}
+
+func checkDelete(q *wire.KVDeleteRequest) *wire.Error {
+	if len(q.Keys) > maxKeys {
+		return invalid("keys", "keys has %d entries; at most %d are allowed", len(q.Keys), maxKeys)
+	}
+	for i, k := range q.Keys {
+		if _, err := block.ParseKey(k); err != nil {
+			return invalid(fmt.Sprintf("keys[%d]", i), "keys[%d]: %v", i, err)
+		}
+	}
+	if q.Scope != nil {
+		if e := checkBytes("scope", *q.Scope, maxScopeBytes); e != nil {
+			return e
+		}
+	}
+	return checkBytes("group", q.Group, maxGroupBytes)
 }
 
 func checkBytes(name, value string, most int) *wire.Error {

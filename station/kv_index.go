@@ -56,13 +56,15 @@ func (st *Station) kvIndex(l *loop) *wire.KVIndex {
 }
 
 // forgetMemory makes residents unfindable whose blocks were deleted on request.
-// Groups are not known of what lives in the pool: all of the scope is forgotten.
+// Of single blocks it is not known who has them: all are forgotten.
 func (l *loop) forgetMemory(q *wire.KVDeleteRequest) {
 	for _, s := range l.pool.residents {
-		if m := s.memory; m != nil && (q.All || q.Scope == nil || *q.Scope == m.scope.Name) {
-			s.dropCopies()
-			s.memory = nil
+		m := s.memory
+		if m == nil || !q.All && (q.Scope != nil && *q.Scope != m.scope.Name || q.Group != "" && q.Group != m.group) {
+			continue
 		}
+		s.dropCopies()
+		s.memory = nil
 	}
 	for s := l.parkedEmpty(); s != nil; s = l.parkedEmpty() {
 		l.pool.leave(s)

@@ -55,7 +55,6 @@ type loop struct {
 		call *call
 	}
 
-	mover engine.Mover   // nil when the engine cannot move KV
 	store *kvstore.Store // never nil; without a budget it stores nothing
 	kv    kvCounts
 	cold  bool   // there is a cold tier
@@ -79,9 +78,8 @@ const reserve = 32
 
 func newLoop(eng engine.Engine, opts Options, stepSeconds prometheus.Observer, quiet func() bool) *loop {
 	info := eng.Info()
-	mover, _ := eng.(engine.Mover)
 	l := &loop{
-		mover: mover, kv: kvCounts{short: map[wire.KVReason]uint64{}},
+		kv:   kvCounts{short: map[wire.KVReason]uint64{}},
 		opts: opts, eng: eng, info: info, pool: newPool(eng, opts.SwapBytes), stepSeconds: stepSeconds, quiet: quiet,
 		wake:  make(chan struct{}, 1),
 		isEOG: make(map[engine.Token]bool, len(info.EOG)),

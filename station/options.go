@@ -15,7 +15,7 @@ type Options struct {
 	// MaxWaiting bounds calls that wait for a place in the batch; more get
 	// "overloaded". Default 512.
 	MaxWaiting int
-	// MaxSessions bounds staged sessions alive at once. Default 64.
+	// MaxSessions bounds staged sessions alive at once. Default 256.
 	MaxSessions int
 	// SessionLease is how long a session may idle between calls. Default 10 s.
 	SessionLease time.Duration
@@ -47,7 +47,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	def(&o.MaxWaiting, 512)
-	def(&o.MaxSessions, 64)
+	def(&o.MaxSessions, 256)
 	def(&o.SessionLease, 10*time.Second)
 	def(&o.StepTarget, 100*time.Millisecond)
 	def(&o.PrefillTarget, 500*time.Millisecond)

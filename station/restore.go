@@ -14,7 +14,8 @@ import (
 // memory is a sequence's part in liquid memory, from its load on.
 type memory struct {
 	scope kvstore.Scope
-	keep  bool // full blocks are stored when the session ends unsaved
+	keep  bool   // full blocks are stored when the session ends unsaved
+	group string // of the last save
 
 	// promised are the tokens it is about to evaluate: a sequence that begins with
 	// them had better wait than evaluate them too. A promise holds while a call
@@ -251,7 +252,7 @@ func (l *loop) importRows(s *sequence, pieces []engine.Piece) error {
 		l.reap()
 	}
 	start := time.Now()
-	err := l.mover.Import(s.id, s.pos, pieces)
+	err := l.eng.Import(s.id, s.pos, pieces)
 	if err != nil {
 		if !errors.Is(err, engine.ErrPoolFull) {
 			l.opts.Logger.Error().Err(err).Msg("stored KV was refused by the engine; its tokens are evaluated")

@@ -39,7 +39,7 @@ func SelfTest(eng engine.Engine) []Check {
 	t.check("restore", func() (string, error) { return t.restored(len(t.prompt)-1, 0) })
 	t.check("restore behind others", func() (string, error) { return t.restored(len(t.prompt)-1, 33) })
 	t.check("cut", func() (string, error) { return t.restored(len(t.prompt)/2, 33) })
-	if t.mover != nil {
+	if t.moves() {
 		t.check("blocks, with a hole", func() (string, error) { return t.moved(len(t.prompt)-1, 33, 7) })
 		t.check("blocks, cut", func() (string, error) { return t.moved(len(t.prompt)/2, 33, 64) })
 	}
@@ -59,7 +59,7 @@ func selfCheck(eng engine.Engine) error {
 	if _, err := t.restored(len(t.prompt)/2, 5); err != nil {
 		return err
 	}
-	if t.mover == nil {
+	if !t.moves() {
 		return nil
 	}
 	_, err := t.moved(len(t.prompt)/2, 5, 5)
@@ -68,7 +68,6 @@ func selfCheck(eng engine.Engine) error {
 
 type selfTest struct {
 	eng    engine.Engine
-	mover  engine.Mover // nil when KV cannot be moved in blocks
 	batch  *engine.Batch
 	length int // of the prompt, at most
 	prompt []engine.Token
@@ -77,12 +76,11 @@ type selfTest struct {
 
 func newSelfTest(eng engine.Engine, length int) *selfTest {
 	i := eng.Info()
-	var mover engine.Mover
-	if len(i.KVRows) > 0 {
-		mover, _ = eng.(engine.Mover)
-	}
-	return &selfTest{eng: eng, mover: mover, batch: &engine.Batch{}, length: min(length, i.ContextLength-16, i.Cells/4)}
+	return &selfTest{eng: eng, batch: &engine.Batch{}, length: min(length, i.ContextLength-16, i.Cells/4)}
 }
+
+// moves says whether KV can be moved in blocks.
+func (t *selfTest) moves() bool { return len(t.eng.Info().KVRows) > 0 }
 
 func (t *selfTest) check(name string, run func() (string, error)) {
 	start := time.Now()
@@ -205,7 +203,7 @@ func (t *selfTest) moved(n, junk, positions int) (string, error) {
 		rows := min(positions, len(t.prompt)-1-from)
 		blocks = append(blocks, engine.Piece{Data: memory[from*rowBytes : (from+rows)*rowBytes], Rows: rows, Take: rows})
 	}
-	if err := t.mover.Export(0, 0, blocks); err != nil {
+	if err := t.eng.Export(0, 0, blocks); err != nil {
 		return "", err
 	}
 	t.eng.Reset()
@@ -220,7 +218,7 @@ func (t *selfTest) moved(n, junk, positions int) (string, error) {
 		if run[0] == run[1] {
 			continue
 		}
-		if err := t.mover.Import(0, at, cutPieces(blocks, positions, run[0], run[1])); err != nil {
+		if err := t.eng.Import(0, at, cutPieces(blocks, positions, run[0], run[1])); err != nil {
 			return "", err
 		}
 		at = run[1]

@@ -222,8 +222,8 @@ func kvOff(o Options, l *loop) string {
 		return "left out by a setting"
 	case !i.KVCut:
 		return "the KV of this model cannot be cut: " + i.KVCutReason
-	case l.mover == nil || len(i.KVRows) == 0:
-		return "this engine cannot move KV in blocks"
+	case len(i.KVRows) == 0:
+		return "KV cannot be moved in blocks: " + i.KVRowsReason
 	case l.unproven != nil:
 		return "the self-test at load failed: " + l.unproven.Error()
 	case o.KV.WarmBytes <= 0:
@@ -246,6 +246,8 @@ func storeOptions(opts Options, i engine.Info, off bool) kvstore.Options {
 		o.WarmBytes, o.Cold = 0, nil
 	case opts.OpenCold != nil:
 		o.Cold, o.ColdReason = opts.OpenCold(o.TokenBytes)
+	case o.Cold == nil && o.ColdReason == "":
+		o.ColdReason = "no store is set"
 	}
 	return o
 }

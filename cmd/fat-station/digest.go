@@ -89,16 +89,25 @@ func (s stoppable) Read(p []byte) (int, error) {
 }
 
 func recordPath(abs string) string {
-	dir := os.Getenv("THOTH_CACHE")
+	dir := cacheDir()
 	if dir == "" {
-		base, err := os.UserCacheDir()
-		if err != nil {
-			return ""
-		}
-		dir = filepath.Join(base, "thoth")
+		return ""
 	}
 	name := sha256.Sum256([]byte(abs))
 	return filepath.Join(dir, "digests", hex.EncodeToString(name[:])+".json")
+}
+
+// cacheDir is where this program may leave files for its next start; "" when
+// there is no such place.
+func cacheDir() string {
+	if dir := os.Getenv("THOTH_CACHE"); dir != "" {
+		return dir
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(base, "thoth")
 }
 
 func keep(record string, r digestRecord) {

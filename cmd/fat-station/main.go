@@ -25,6 +25,7 @@ import (
 	"thoth/internal/listen"
 	"thoth/station"
 	"thoth/station/engine"
+	"thoth/station/kvstore"
 	"thoth/station/native"
 	"thoth/station/wire"
 )
@@ -46,23 +47,28 @@ type flags struct {
 	BackendReason    string `env:"THOTH_BACKEND_REASON" help:"Why the parent chose this backend; shown in /health."`
 	GPULayers        int    `env:"THOTH_GPU_LAYERS" default:"0" help:"Layers on the GPU; 0: all."`
 	LibraryDir       string `env:"THOTH_LIBRARY_DIR" help:"Folder of the kernel libraries; default ../lib/ollama beside the program."`
+	Exact            bool   `env:"THOTH_EXACT" help:"Results that do not depend on the batch for F16, BF16 and F32 weights too, for a third of the prompt speed; CPU only."`
 	AllowSlowCPU     bool   `env:"THOTH_ALLOW_SLOW_CPU" help:"Start even when only the slow baseline kernels are there."`
 	NoMmap           bool   `env:"THOTH_NO_MMAP" help:"Read the weights instead of mapping them."`
 
 	MaxWaiting    int           `env:"THOTH_STATION_MAX_WAITING" default:"512" help:"Calls that may wait for the batch."`
-	MaxSessions   int           `env:"THOTH_STATION_MAX_SESSIONS" default:"64" help:"Staged sessions alive at once."`
+	MaxSessions   int           `env:"THOTH_STATION_MAX_SESSIONS" default:"256" help:"Staged sessions alive at once."`
 	SessionLease  time.Duration `env:"THOTH_STATION_SESSION_LEASE" default:"10s" help:"How long a session may idle."`
 	StepTarget    time.Duration `env:"THOTH_STEP_TARGET" default:"100ms" help:"Time of one step while answers are decoded; sizes prefill chunks."`
 	PrefillTarget time.Duration `env:"THOTH_PREFILL_TARGET" default:"500ms" help:"Time of one step while only prompts are evaluated."`
 	SwapBytes     int           `env:"THOTH_STATION_SWAP_BYTES" default:"536870912" help:"KV kept in RAM of sequences that had to leave the pool; beyond it their tokens are evaluated again."`
 	MaxBodyBytes  int64         `env:"THOTH_STATION_MAX_BODY_BYTES" default:"33554432" help:"Largest request body from the host."`
-	DrainSeconds  float64       `env:"THOTH_STATION_FLUSH_SECONDS" default:"3" help:"On SIGTERM, how long running calls may go on."`
+	DrainSeconds  float64       `env:"THOTH_STATION_FLUSH_SECONDS" default:"3" help:"On SIGTERM, how long running calls and then the writing down of KV may take together."`
+
+	kvFlags
 
 	LogLevel string `env:"THOTH_LOG_LEVEL" default:"info" enum:"trace,debug,info,warn,error" help:"trace, debug, info, warn or error."`
 
-	Selftest    bool `help:"Load, prove the engine on this machine, print the result and end."`
-	BenchEngine bool `help:"Measure the engine alone, print JSON and end."`
-	Version     bool `help:"Print version, wire version and engine ABI, and end."`
+	Selftest     bool   `help:"Load, prove the engine on this machine, print the result and end."`
+	BenchEngine  bool   `help:"Measure the engine alone, print JSON and end."`
+	QuantizeTo   string `placeholder:"FILE" help:"Write the model to FILE with weights of another type, and end."`
+	QuantizeType string `default:"q8_0" help:"That type: f16, q8_0, q4_k_m, ..."`
+	Version      bool   `help:"Print version, wire version and engine ABI, and end."`
 }
 
 func main() {
@@ -71,6 +77,7 @@ func main() {
 
 func run() int {
 	var f flags
+	emptyStoreIsNone()
 	env.Parse(&f, kong.Name("fat-station"), kong.Description("Serves one GGUF model and its KV to the host."))
 	if f.Version {
 		fmt.Printf("fat-station %s, wire %d, engine %s\n", build.Version(), wire.Version, native.ABI())
@@ -87,6 +94,8 @@ func run() int {
 		err = f.selftest(log)
 	case f.BenchEngine:
 		err = f.benchEngine(log)
+	case f.QuantizeTo != "":
+		err = native.Quantize(f.Model, f.QuantizeTo, f.QuantizeType)
 	default:
 		err = f.serve(log)
 	}
@@ -103,6 +112,9 @@ func run() int {
 
 // serve listens, says so, loads, and serves until a signal or a failed load.
 func (f *flags) serve(log zerolog.Logger) error {
+	if err := f.kvFlags.check(); err != nil {
+		return err
+	}
 	network, address := "tcp", f.Listen
 	if path, ok := strings.CutPrefix(f.Listen, "unix://"); ok {
 		network, address = "unix", path
@@ -118,7 +130,9 @@ func (f *flags) serve(log zerolog.Logger) error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	signal.Ignore(syscall.SIGHUP)
 
+	kv := f.kvFlags.options(log)
 	st := station.New(station.Options{
+		KV: kv, OpenCold: func(tokenBytes int) (kvstore.Cold, string) { return f.open(tokenBytes, log) }, NoKVSession: f.NoKVSession,
 		Build: build.Version(), MaxWaiting: f.MaxWaiting, MaxSessions: f.MaxSessions, SessionLease: f.SessionLease,
 		StepTarget: f.StepTarget, PrefillTarget: f.PrefillTarget, SwapBytes: f.SwapBytes,
 		MaxBodyBytes: f.MaxBodyBytes, Logger: log,
@@ -134,7 +148,7 @@ func (f *flags) serve(log zerolog.Logger) error {
 	st.Start(func(ctx context.Context, progress func(float32)) (engine.Engine, error) {
 		return native.Load(ctx, opts, progress)
 	}, func(i engine.Info) {
-		limitGo(i, log)
+		limitGo(i, kv.WarmBytes, log)
 		log.Info().Str("model", i.Name).Str("arch", i.Architecture).Int("cells", i.Cells).Int("context", i.ContextLength).
 			Str("backend", i.Backend.Selected).Strs("libraries", i.Backend.Libraries).Int("threads", i.Backend.Threads).
 			Str("reason", i.Backend.Reason).Msg("model loaded")
@@ -159,7 +173,8 @@ func (f *flags) serve(log zerolog.Logger) error {
 			<-signals // a second one ends at once
 			os.Exit(130)
 		}()
-		st.Drain(ctx)
+		kept := st.Drain(ctx)
+		log.Info().Int("kept", kept.Kept).Int("lost", kept.Lost).Int64("bytes", kept.Bytes).Msg("stored KV written down")
 	}
 	st.Close()
 	_ = srv.Close() // removes a socket, too
@@ -184,7 +199,7 @@ func (f *flags) options(log zerolog.Logger) native.Options {
 		Model: f.Model, Cells: f.Cells, ContextLength: f.ContextLength, Sequences: f.Sequences, BatchSize: f.BatchSize,
 		KVTypeK: f.KVType, KVTypeV: f.KVType, NoFlashAttention: f.NoFlashAttention, Threads: f.Threads, Poll: f.Poll,
 		Backend: f.Backend, BackendReason: f.BackendReason, GPULayers: f.GPULayers, LibraryDir: f.LibraryDir,
-		AllowSlow: f.AllowSlowCPU, NoMmap: f.NoMmap,
+		Exact: f.Exact, AllowSlow: f.AllowSlowCPU, NoMmap: f.NoMmap,
 		Log: func(level, line string) {
 			l, _ := zerolog.ParseLevel(level)
 			log.WithLevel(l).Str("from", "llama.cpp").Msg(strings.TrimSpace(line))
@@ -194,11 +209,11 @@ func (f *flags) options(log zerolog.Logger) native.Options {
 
 // limitGo gives Go's heap what the weights, the KV and the buffers leave: C's
 // memory is invisible to the collector.
-func limitGo(i engine.Info, log zerolog.Logger) {
+func limitGo(i engine.Info, warm int64, log zerolog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return // the operator has said it
 	}
-	if limit := native.GoMemoryLimit(i); limit > 0 {
+	if limit := native.GoMemoryLimit(i, warm); limit > 0 {
 		debug.SetMemoryLimit(limit)
 		log.Debug().Int64("bytes", limit).Msg("Go memory limit")
 	}

@@ -69,6 +69,8 @@ type Engine interface {
 	// Reset empties the pool, ballast included. loop.
 	Reset()
 
+	Mover
+
 	// Close frees the model. No call may follow. loop.
 	Close()
 }

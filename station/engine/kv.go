@@ -1,7 +1,7 @@
 package engine
 
 // Mover moves KV between the pool and blocks: memory of the caller's, which
-// outlives sequences. An [Engine] whose Info.KVRows is not empty is one.
+// outlives sequences. Where Info.KVRows is empty, it only fails.
 //
 // A block of n positions is Σ Info.KVRows times n bytes, part by part: for each
 // entry of Info.KVRows (the keys of a layer, the values of a layer, ...) the n

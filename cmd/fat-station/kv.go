@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"thoth/station/engine"
+	"thoth/station/kvstore"
+	"thoth/station/kvstore/block"
+	"thoth/station/kvstore/cold"
+	"thoth/station/native"
+)
+
+// kvFlags say where KV is kept.
+type kvFlags struct {
+	WarmBytes   int64         `name:"kv-warm-bytes" env:"THOTH_KV_WARM_BYTES" default:"-1" help:"RAM for stored KV. -1: an eighth of the free memory, at most 4 GiB; 0: KV sessions are off."`
+	Store       string        `name:"kv-store" env:"THOTH_KV_STORE" default:"auto" help:"Where stored KV survives a restart: file:///dir, s3://bucket, gs://bucket, mem:// or none (set and empty is none). auto: a folder in the cache directory, unless that is kept in memory."`
+	ColdBytes   int64         `name:"kv-cold-bytes" env:"THOTH_KV_COLD_BYTES" default:"-1" help:"Bytes the store may hold. -1: a tenth of the free disk, at most 8 GiB; of a bucket 32 GiB. 0: no store."`
+	ColdTimeout time.Duration `name:"kv-cold-timeout" env:"THOTH_KV_COLD_TIMEOUT" default:"10s" help:"A read or write of the store that takes longer has failed."`
+	Readers     int           `name:"kv-readers" env:"THOTH_KV_READERS" default:"8" help:"Blocks read from the store at once."`
+	Writers     int           `name:"kv-writers" env:"THOTH_KV_WRITERS" default:"2" help:"Blocks written to the store at once."`
+	Key         string        `name:"kv-key" env:"THOTH_KV_KEY" help:"Encrypts stored KV: 32 bytes in hex or base64. Another key finds nothing of this one's. A process list shows flags: use the variable."`
+	Strict      bool          `name:"kv-strict" env:"THOTH_KV_STRICT" help:"Use only KV that the same kernel libraries have computed."`
+	NoKVSession bool          `name:"no-kv-session" env:"THOTH_STATION_NO_KV_SESSION" help:"Leave /kv-session out, as an old station does: for tests of what is in front."`
+}
+
+const (
+	mostWarm       = 4 << 30
+	leastWarm      = 64 << 20
+	mostColdFolder = 8 << 30
+	mostColdBucket = 32 << 30
+	storeAuto      = "auto"
+	storeNone      = "none"
+)
+
+// emptyStoreIsNone must run before empty variables are taken for unset ones.
+func emptyStoreIsNone() {
+	if v, ok := os.LookupEnv("THOTH_KV_STORE"); ok && v == "" {
+		os.Setenv("THOTH_KV_STORE", storeNone)
+	}
+}
+
+// check refuses what no store can be, before anything is loaded.
+func (f *kvFlags) check() error {
+	bad := func(format string, args ...any) error {
+		return &engine.LoadError{Kind: engine.LoadBadSetting, Msg: fmt.Sprintf(format, args...)}
+	}
+	if _, err := f.masterKey(); err != nil {
+		return bad("THOTH_KV_KEY: %v", err)
+	}
+	if f.WarmBytes < -1 || f.ColdBytes < -1 {
+		return bad("THOTH_KV_WARM_BYTES and THOTH_KV_COLD_BYTES must be -1 (automatic), 0 (off) or a number of bytes")
+	}
+	if f.Readers < 1 || f.Writers < 1 || f.ColdTimeout <= 0 {
+		return bad("THOTH_KV_READERS, THOTH_KV_WRITERS and THOTH_KV_COLD_TIMEOUT must be above 0")
+	}
+	if scheme, _, ok := strings.Cut(f.Store, "://"); f.Store != storeAuto && f.Store != storeNone && !strings.HasPrefix(f.Store, "/") {
+		if !ok || scheme != "file" && scheme != "s3" && scheme != "gs" && scheme != "mem" {
+			return bad("THOTH_KV_STORE is %q: it must be file:///dir, s3://bucket, gs://bucket, mem://, none or auto", f.Store)
+		}
+	}
+	return nil
+}
+
+// masterKey is the encryption key, nil for none.
+func (f *kvFlags) masterKey() ([]byte, error) {
+	if f.Key == "" {
+		return nil, nil
+	}
+	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawURLEncoding.DecodeString} {
+		if b, err := decode(f.Key); err == nil && len(b) == 32 {
+			return b, nil
+		}
+	}
+	return nil, errors.New("it must be 32 bytes, in hex (64 digits) or base64")
+}
+
+// options are the store's, all but what is known only after the load.
+func (f *kvFlags) options(log zerolog.Logger) kvstore.Options {
+	key, _ := f.masterKey() // checked at start
+	o := kvstore.Options{WarmBytes: f.WarmBytes, Readers: f.Readers, Writers: f.Writers, Logger: log,
+		Identity: block.Identity{Strict: f.Strict}}
+	if o.WarmBytes < 0 {
+		o.WarmBytes = max(leastWarm, min(mostWarm, native.FreeMemory()/8))
+	}
+	if key != nil {
+		sum := sha256.Sum256(append([]byte("thoth kv key "), key...))
+		o.Identity.Sealed = hex.EncodeToString(sum[:8])
+	}
+	return o
+}
+
+// open opens the cold tier, or says why there is none. A store that cannot be
+// used does not keep the station from serving; the log and /kv-session tell.
+func (f *kvFlags) open(tokenBytes int, log zerolog.Logger) (kvstore.Cold, string) {
+	url, budget := f.Store, f.ColdBytes
+	if url == storeNone || budget == 0 {
+		return nil, "turned off by THOTH_KV_STORE or THOTH_KV_COLD_BYTES"
+	}
+	if url == storeAuto {
+		dir := cacheDir()
+		if dir == "" {
+			return nil, "there is no cache directory: set THOTH_CACHE or THOTH_KV_STORE"
+		}
+		dir = filepath.Join(dir, "kv")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Sprintf("the cache directory cannot be used: %v", err)
+		}
+		if cold.OnMemory(dir) {
+			return nil, "the cache directory is kept in memory, which would fill it: set THOTH_KV_STORE to keep KV there all the same"
+		}
+		url = "file://" + dir
+	}
+	if budget < 0 {
+		budget = mostColdBucket
+		if dir, ok := folderOf(url); ok {
+			budget = min(mostColdFolder, freeDisk(dir)/10)
+		}
+	}
+	key, _ := f.masterKey()
+	tier, err := cold.Open(context.Background(), url, cold.Options{BudgetBytes: budget, TokenBytes: tokenBytes, MasterKey: key,
+		Timeout: f.ColdTimeout, Logger: log})
+	if err != nil {
+		log.Error().Err(err).Msg("the KV store cannot be used: KV will not survive a restart")
+		return nil, err.Error()
+	}
+	return tier, ""
+}
+
+// folderOf is the folder of a file store.
+func folderOf(url string) (string, bool) {
+	if path, ok := strings.CutPrefix(url, "file://"); ok {
+		path, _, _ = strings.Cut(path, "?")
+		return path, true
+	}
+	return url, strings.HasPrefix(url, "/")
+}
+
+// freeDisk is the free space of the disk that a folder is, or would be, on.
+func freeDisk(dir string) int64 {
+	for {
+		var st unix.Statfs_t
+		if unix.Statfs(dir, &st) == nil {
+			return int64(st.Bavail) * st.Bsize
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return 0
+		}
+		dir = parent
+	}
+}
