@@ -11,9 +11,11 @@
 //
 // A chat request: body read under limits, decoded and validated (package
 // openai), the view asked for the model, the prompt rendered (package prompt), a
-// place awaited, then one station call per choice. A [sink] turns frames into a
-// whole answer or a stream. Nothing is sent before the first token or the first
-// keep-alive comment, so that errors until then are HTTP errors.
+// place awaited, then one stream of frames per choice. Package liquid decides
+// by which path they come, liquid or native; memory.go shows what it did. A
+// [sink] turns frames into a whole answer or a stream. Nothing is sent before the
+// first token or the first keep-alive comment, so that errors until then are HTTP
+// errors.
 //
 // Invariants: one request's end (the client gone, the server stopping, the
 // station frozen) cancels exactly its own station calls, and the handler

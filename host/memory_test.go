@@ -113,12 +113,25 @@ type streamed struct {
 	last    string // event with _gnosis
 }
 
-func (h *testHost) stream(fields ...string) streamed {
+// The station's done frame waits until the client has the first event, which the
+// end could otherwise catch up with.
+func (h *testHost) stream(f *faultStation, fields ...string) streamed {
 	h.t.Helper()
+	read := make(chan struct{})
+	f.fault(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		out := &frames{w}
+		out.text("Hello")
+		<-read
+		out.send(wire.Frame{Type: wire.FrameDone, Done: &wire.Done{Reason: wire.ReasonEOG, PromptTokens: promptBytes, CompletionTokens: 1, Position: promptBytes + 1}})
+	})
+	defer f.fault(wire.RouteDecodeNext, nil)
 	l := h.open(fields...)
+	first := l.next(h.t)
+	close(read)
 	b, err := io.ReadAll(l.lines)
 	require.NoError(h.t, err)
-	s := streamed{reply: reply{l.resp.StatusCode, l.resp.Header, string(b)}, trailer: l.resp.Trailer}
+	s := streamed{reply: reply{l.resp.StatusCode, l.resp.Header, first + "\n\n" + string(b)}, trailer: l.resp.Trailer}
 	for e := range strings.SplitSeq(s.body, "\n\n") {
 		if strings.Contains(e, `"_gnosis"`) {
 			s.last = e
@@ -169,7 +182,7 @@ func TestMemory_AWholeAnswerTellsAllInHeadersGnosisAndUsage(t *testing.T) {
 func TestMemory_AStreamTellsWhatItKnowsFirstAndTheRestInTrailers(t *testing.T) {
 	f := newFaultStation(t)
 	h := newLiquidHost(t, f)
-	s := h.stream()
+	s := h.stream(f)
 	require.Equal(t, map[string]string{"Path": "liquid", "Liquid-Memory": "miss", "Liquid-Miss-Reason": "no stored prefix", "Liquid-Prefix-Tokens": "0"}, shown(s.header))
 	require.Equal(t, map[string]string{"Liquid-Kv-Saved": "true"}, shown(s.trailer))
 	before, rest, _ := strings.Cut(s.last, `"timings":{`)
@@ -185,7 +198,7 @@ func TestMemory_AStreamTellsWhatItKnowsFirstAndTheRestInTrailers(t *testing.T) {
 			h := newLiquidHost(t, f)
 			f.fault(pathSave, fault)
 			f.restores(wire.KVLoadResponse{Position: promptBytes - 1, Tiers: wire.KVTiers{Warm: promptBytes - 1}, DiffersAt: -1})
-			s := h.stream(`"stream_options":{"include_usage":true}`)
+			s := h.stream(f, `"stream_options":{"include_usage":true}`)
 			require.Equal(t, 200, s.status)
 			require.Equal(t, map[string]string{"Path": "liquid", "Liquid-Memory": "hit", "Liquid-Prefix-Tokens": fmt.Sprint(promptBytes - 1)}, shown(s.header))
 			require.Equal(t, map[string]string{"Liquid-Memory": "capture_failed", "Liquid-Kv-Saved": "false", "Liquid-Miss-Reason": "station kv session save failed"}, shown(s.trailer))
