@@ -11,15 +11,21 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"thoth/internal/gguf"
 )
 
-// digestRecord remembers a file's digest while its size and time stay the same:
-// hashing a large model takes minutes.
+// digestRecord remembers a file's digest while the file stays the same: hashing a
+// large model takes minutes. Size and modification time do not tell: tools that
+// copy a file give the new one the old one's time. The time of its last change
+// cannot be set.
 type digestRecord struct {
-	Size   int64     `json:"size"`
-	Time   time.Time `json:"mtime"`
-	Digest string    `json:"sha256"`
+	Size    int64     `json:"size"`
+	Time    time.Time `json:"mtime"`
+	Changed time.Time `json:"ctime"`
+	Inode   uint64    `json:"inode"`
+	Digest  string    `json:"sha256"`
 }
 
 // digest gives a model's SHA-256 in hex: of its file, or of a split model's list
@@ -48,31 +54,37 @@ func fileDigest(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fi, err := os.Stat(abs)
-	if err != nil {
-		return "", err
-	}
-	record := recordPath(abs)
-	if b, err := os.ReadFile(record); err == nil && record != "" {
-		var r digestRecord
-		if json.Unmarshal(b, &r) == nil && r.Size == fi.Size() && r.Time.Equal(fi.ModTime()) && r.Digest != "" {
-			return r.Digest, nil
-		}
-	}
 	f, err := os.Open(abs)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return "", fmt.Errorf("reading %s: %w", filepath.Base(abs), err)
+	}
+	r := digestRecord{Size: st.Size, Time: time.Unix(st.Mtim.Unix()), Changed: time.Unix(st.Ctim.Unix()), Inode: st.Ino}
+	record := recordPath(abs)
+	if b, err := os.ReadFile(record); err == nil && record != "" {
+		var old digestRecord
+		if json.Unmarshal(b, &old) == nil && old.of(&r) && old.Digest != "" {
+			return old.Digest, nil
+		}
+	}
 	h := sha256.New()
 	if _, err := io.Copy(h, stoppable{ctx, f}); err != nil {
 		return "", fmt.Errorf("reading %s: %w", filepath.Base(abs), err)
 	}
-	r := digestRecord{Size: fi.Size(), Time: fi.ModTime(), Digest: hex.EncodeToString(h.Sum(nil))}
+	r.Digest = hex.EncodeToString(h.Sum(nil))
 	if record != "" {
 		keep(record, r)
 	}
 	return r.Digest, nil
+}
+
+// of tells whether two records are of the same bytes.
+func (r *digestRecord) of(now *digestRecord) bool {
+	return r.Size == now.Size && r.Inode == now.Inode && r.Time.Equal(now.Time) && r.Changed.Equal(now.Changed)
 }
 
 // stoppable is a reader that fails once ctx has ended.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,9 +33,21 @@ func TestDigest_IsOfTheBytesNotOfTheName(t *testing.T) {
 	one, two := gguftest.Model("m", 8, 1), gguftest.Model("m", 8, 2)
 	day := time.Unix(1_700_000_000, 0)
 	require.Equal(t, sum(one), write(one, day))
-	require.Equal(t, sum(one), write(two, day), "the same size and time: from the record")
-	require.Equal(t, sum(two), write(two, day.Add(time.Hour)), "computed anew")
-	_, err := digest(t.Context(), path+".missing")
+	require.Equal(t, sum(two), write(two, day), "the same size and time are no identity")
+
+	// As long as nobody has touched the file its digest is not computed again.
+	abs, err := filepath.Abs(path)
+	require.NoError(t, err)
+	record, err := os.ReadFile(recordPath(abs))
+	require.NoError(t, err)
+	keep := strings.Replace(string(record), sum(two), "kept", 1)
+	require.NotEqual(t, string(record), keep)
+	require.NoError(t, os.WriteFile(recordPath(abs), []byte(keep), 0o600))
+	d, err := digest(t.Context(), path)
+	require.NoError(t, err)
+	require.Equal(t, "kept", d)
+	require.Equal(t, sum(two), write(two, day), "touched: computed anew")
+	_, err = digest(t.Context(), path+".missing")
 	require.Error(t, err)
 }
 
