@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"testing"
@@ -227,65 +226,6 @@ func TestLiquidControl_ATTLHoldsUnderPressure(t *testing.T) {
 	x := s.kv(t)
 	require.Positive(t, x.Warm.Evictions)
 	require.LessOrEqual(t, x.Warm.Bytes, int64(25000000))
-}
-
-func TestLiquidAdmin_LooksAndDeletes(t *testing.T) {
-	s := start(t, "THOTH_API_KEYS=alice-key,bob-key", "THOTH_ADMIN_KEYS=root-key", storeIn(t.TempDir()))
-	alice, bob, root := key("alice-key"), key("bob-key"), key("root-key")
-	for _, method := range []string{http.MethodGet, http.MethodDelete} {
-		path := "/liquid"
-		if method == http.MethodDelete {
-			path += "?all=true"
-		}
-		s.do(t, method, path, nil).Err(t, 401)
-		require.Equal(t, "insufficient_permissions", s.do(t, method, path, nil, alice...).Err(t, 403)["code"])
-	}
-	pin := obj{"messages": []obj{user(words(66, 80))}, "prompt_cache_options": obj{"pin": true}}
-	require.Equal(t, "prompt_cache_options.pin", s.do(t, http.MethodPost, chatPath, P(pin), alice...).Err(t, 403)["param"])
-
-	look := func() obj {
-		r := s.do(t, http.MethodGet, "/liquid", nil, root...)
-		require.Equal(t, 200, r.Status, "%s", r.Body)
-		require.NotContains(t, string(r.Body), "alice-key")
-		return r.JSON(t)
-	}
-	q := func(seed uint64, group string) obj {
-		return obj{"messages": []obj{user(words(seed, 100))}, "prompt_cache_key": group, "max_tokens": 4}
-	}
-	one, two := q(67, "one"), q(68, "two")
-	answers := map[string]said{"one": s.say(t, one, alice...), "two": s.say(t, two, alice...), "bob": s.say(t, one, bob...)}
-	s.restored(t, answers["one"], one, alice...)
-	s.written(t, root...)
-	b, err := json.Marshal(look())
-	require.NoError(t, err)
-	for _, part := range []string{`"warm":{`, `"cold":{`, `"top":[`, `"tokens_saved":`} {
-		require.Contains(t, string(b), part)
-	}
-	for _, bad := range []string{"", "?all=false", "?key=", "?all=true&key=one", "?al=true", "?key=one&key=two", "?%zz"} {
-		s.do(t, http.MethodDelete, "/liquid"+bad, nil, root...).Err(t, 400)
-	}
-	remove := func(query string) int {
-		r := s.do(t, http.MethodDelete, "/liquid?"+query, nil, root...)
-		require.Equal(t, 200, r.Status, "%s", r.Body)
-		return int(r.JSON(t)["blocks"].(float64))
-	}
-	require.Zero(t, remove("key=three"))
-	require.Positive(t, remove("key=one"))
-	for who, header := range map[string][]string{"alice": alice, "bob": bob} {
-		a := s.say(t, one, header...)
-		require.NoError(t, answers["one"].same(a))
-		require.Equal(t, "miss", a.Gnosis.Memory, who)
-		require.Equal(t, "prefix deleted", a.why(), who)
-	}
-	s.restored(t, answers["two"], two, alice...) // another key's are untouched
-	s.written(t, root...)
-	require.Positive(t, remove("all=true"))
-	x := s.kv(t, root...)
-	require.Zero(t, x.Warm.Blocks)
-	require.Zero(t, x.Cold.Blocks)
-	a := s.say(t, two, alice...)
-	require.NoError(t, answers["two"].same(a))
-	require.Equal(t, "miss", a.Gnosis.Memory)
 }
 
 // What a key's, or a salt's, requests stored shows in no other's: not in the
