@@ -32,19 +32,22 @@ const (
 	goReserve  = 64 << 20 // C++ heap, stacks, kernel
 )
 
+// FreeMemory is what this process may still take, in bytes.
+func FreeMemory() int64 { return readMemory().free }
+
 // GoMemoryLimit is what is left of this machine's memory for Go's own heap
-// beside the loaded engine, in bytes: the limit to give to the runtime, which
-// sees nothing of what C holds. At least 96 MiB.
-func GoMemoryLimit(i engine.Info) int64 {
-	return goMemoryLimit(readMemory().total, i)
+// beside the loaded engine and stored KV of so many bytes: the limit to give to
+// the runtime, which sees nothing of what C or the kernel holds. At least 96 MiB.
+func GoMemoryLimit(i engine.Info, stored int64) int64 {
+	return goMemoryLimit(readMemory().total, i, stored)
 }
 
-func goMemoryLimit(total int64, i engine.Info) int64 {
+func goMemoryLimit(total int64, i engine.Info, stored int64) int64 {
 	if total == math.MaxInt64 {
 		return total
 	}
 	kv := 2 * int64(i.Cells) * int64(i.KVBytesToken) // and its copy during compaction
-	left := total - int64(i.SizeBytes) - kv - computeBytes(i.BatchSize, i.Vocabulary, i.Cells) - goReserve
+	left := total - stored - int64(i.SizeBytes) - kv - computeBytes(i.BatchSize, i.Vocabulary, i.Cells) - goReserve
 	return max(left-left/10, minGoLimit)
 }
 

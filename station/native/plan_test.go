@@ -137,9 +137,9 @@ func TestOptions_Refused(t *testing.T) {
 
 func TestGoMemoryLimit_IsWhatIsLeft(t *testing.T) {
 	i := engine.Info{Cells: 1 << 10, KVBytesToken: 1 << 20, SizeBytes: 1 << 30, BatchSize: 1, Vocabulary: 1}
-	left := goMemoryLimit(8<<30, i)
+	left := goMemoryLimit(8<<30, i, 0)
 	require.Less(t, left, int64(5<<30))
 	require.Greater(t, left, int64(4<<30))
-	require.EqualValues(t, minGoLimit, goMemoryLimit(1<<30, i))
-	require.EqualValues(t, math.MaxInt64, goMemoryLimit(math.MaxInt64, i))
+	require.EqualValues(t, minGoLimit, goMemoryLimit(1<<30, i, 0))
+	require.EqualValues(t, math.MaxInt64, goMemoryLimit(math.MaxInt64, i, 0))
 }
