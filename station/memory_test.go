@@ -3,6 +3,7 @@ package station_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -340,4 +341,24 @@ func TestStation_SaysWhyKVSessionsAreOff(t *testing.T) {
 	require.Contains(t, h.KVReason, "THOTH_KV_WARM_BYTES")
 	_, err = f.KVSession(t.Context(), "load", "s", 0)
 	require.Equal(t, wire.CodeUnsupported, err.(*wire.Error).Code, "the route is there")
+}
+
+func TestMetrics_TellOfEveryTier(t *testing.T) {
+	f := start(t, stationtest.Options{EOGEvery: -1}, station.Options{})
+	tokens := text(200, 1)
+	s := f.embed(tokens)
+	f.load(s, nil)
+	f.forward(s)
+	f.save(s, 200)
+	s = f.embed(tokens)
+	f.load(s, nil)
+	resp, err := http.Get(f.url + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	for _, line := range []string{"thoth_station_kv_loads_total 2", "thoth_station_kv_tokens_written_total 200",
+		`thoth_station_kv_short_total{reason="nothing_stored"} 1`, `thoth_station_kv_on{tier="warm"} 1`, `thoth_station_kv_on{tier="cold"} 0`} {
+		require.Contains(t, string(b), line+"\n")
+	}
 }

@@ -89,9 +89,7 @@ func (st *Station) stats() wire.Stats {
 	s.SwappedBytes = g.swappedBytes.Load()
 	s.Cells, s.CellsUsed, s.CellsDead = l.info.Cells, int(g.used.Load()), int(g.dead.Load())
 	s.Threads = l.info.Backend.Threads
-	if l.kvOff == "" {
-		s.KV = st.kvIndex(l)
-	}
+	s.KV = st.KV()
 	return s
 }
 
@@ -168,7 +166,7 @@ func newMetrics(st *Station) *metrics {
 		stepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "thoth_station", Name: "step_seconds",
 			Help: "Time of one decode.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14)}),
 	}
-	m.registry.MustRegister(newCollector(st.stats), m.stepSeconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(newCollector(st.stats), kvCollector{st.KV}, m.stepSeconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

@@ -20,6 +20,7 @@ import (
 	"thoth/station/kvstore/block"
 	"thoth/station/kvstore/cold"
 	"thoth/station/native"
+	"thoth/station/wire"
 )
 
 // kvFlags say where KV is kept.
@@ -136,6 +137,15 @@ func (f *kvFlags) open(tokenBytes int, log zerolog.Logger) (kvstore.Cold, string
 		return nil, err.Error()
 	}
 	return tier, ""
+}
+
+// sayWhereKVIs is the one line that tells whether KV survives, and what.
+func sayWhereKVIs(x *wire.KVIndex, log zerolog.Logger) {
+	if x == nil {
+		return // why not has been said
+	}
+	log.Info().Int64("ram_budget_bytes", x.Warm.BudgetBytes).Str("store", x.Cold.Store).Str("store_state", x.Cold.State).
+		Int64("store_budget_bytes", x.Cold.BudgetBytes).Int64("store_free_bytes", x.Cold.FreeBytes).Str("reason", x.Cold.Reason).Msg("stored KV")
 }
 
 // folderOf is the folder of a file store.

@@ -152,6 +152,7 @@ func (f *flags) serve(log zerolog.Logger) error {
 		log.Info().Str("model", i.Name).Str("arch", i.Architecture).Int("cells", i.Cells).Int("context", i.ContextLength).
 			Str("backend", i.Backend.Selected).Strs("libraries", i.Backend.Libraries).Int("threads", i.Backend.Threads).
 			Str("reason", i.Backend.Reason).Msg("model loaded")
+		sayWhereKVIs(st.KV(), log)
 		running.Go(func() {
 			d, err := digest(own, f.Model)
 			switch {
