@@ -5,7 +5,8 @@
 // Layers. shim.h is all that Go sees of C: whole steps (decode a batch, sample
 // all rows), each call guarded against C++ exceptions. log.cpp keeps what
 // llama.cpp prints, backend.cpp finds kernels, engine.cpp decodes, state.cpp
-// moves KV, vocab.cpp speaks tokens, sampler.cpp and rows.cpp sample.
+// moves KV as states, blocks.cpp moves it between pool and blocks, vocab.cpp
+// speaks tokens, sampler.cpp and rows.cpp sample.
 //
 // Before C is entered. llama.cpp ends the process on much of what is wrong, so
 // the pure Go files check first: check.go judges the model file by its header
@@ -21,6 +22,10 @@
 // gets to the end of the pool in order. There it would turn back, and in a
 // sliding-window model overwrite cells that fell out of the window; native
 // counts cells and says ErrPoolFull before.
+//
+// llama.cpp ends the process when a sequence is given a cell it owns, so
+// sharing.go knows which cells sequences have in common, and gives ballast each
+// of them once.
 //
 // Threads. One goroutine calls the methods marked loop. Tokenize, Piece,
 // NewSampler, Abort and ClearAbort touch only what is constant or atomic.

@@ -197,7 +197,7 @@ func (e *native) fillInfo(o Options, h *gguf.Header, p plan, backend engine.Back
 	case bool(m.hybrid):
 		i.KVCut, i.KVCutReason = false, "hybrid model: its recurrent layers have no positions to cut at"
 	}
-	i.ABI = ABI()
+	i.ABI, i.RoPE = ABI(), p.rope
 	i.Cells, i.Sequences, i.ContextLength, i.BatchSize = p.cells, o.Sequences, p.contextLength, o.BatchSize
 	i.KVTypeK, i.KVTypeV, i.FlashAttention = o.KVTypeK, o.KVTypeV, !o.NoFlashAttention
 	i.Backend = backend

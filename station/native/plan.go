@@ -18,6 +18,7 @@ type plan struct {
 	cells         int
 	contextLength int
 	kvBytesToken  int
+	rope          string // engine.Info.RoPE
 	reason        string // what became smaller than wished, and why
 }
 
@@ -93,9 +94,20 @@ func makePlan(o Options, m *modelFile, mem memory) (plan, error) {
 	}
 	// LongRoPE models take their long factors when the pool, which llama.cpp
 	// takes for the context, is larger than what they were first trained for.
-	if orig, ok := h.Number(arch + ".rope.scaling.original_context_length"); ok && h.Has("rope_factors_long.weight") && int64(wish) <= orig && orig < int64(p.cells) {
+	orig, ok := h.Number(arch + ".rope.scaling.original_context_length")
+	if !ok {
+		orig = trained
+	}
+	longRoPE := h.Has("rope_factors_long.weight")
+	if longRoPE && int64(wish) <= orig && orig < int64(p.cells) {
 		p.cells = int(orig) &^ (cellAlign - 1)
 		p.reason = fmt.Sprintf("%d cells: a larger pool would change the model's RoPE factors", p.cells)
+	}
+	switch { // KV computed with the one is nothing to the other
+	case longRoPE && int64(p.cells) > orig:
+		p.rope = "long factors"
+	case longRoPE:
+		p.rope = "short factors"
 	}
 	p.contextLength = wish
 	if p.contextLength > p.cells {

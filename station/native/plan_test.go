@@ -83,6 +83,17 @@ func TestMakePlan_LongRopeFactorsStay(t *testing.T) {
 	require.Equal(t, 4096, p.contextLength)
 	require.Equal(t, 4096, p.cells)
 	require.Contains(t, p.reason, "RoPE")
+	require.Equal(t, "short factors", p.rope)
+
+	o.ContextLength = 4097 // the long ones are wanted
+	p, err = makePlan(o, m, memory{total: 64 << 30, free: 64 << 30})
+	require.NoError(t, err)
+	require.Greater(t, p.cells, 4096)
+	require.Equal(t, "long factors", p.rope)
+
+	plain, err := planFor(t, Options{}, 64<<30)
+	require.NoError(t, err)
+	require.Empty(t, plain.rope)
 }
 
 func TestMakePlan_RefusesWhatDoesNotFit(t *testing.T) {
