@@ -14,10 +14,12 @@
 // handler.
 //
 // Invariants, checked by the fake engine in tests: a sequence's cells ascend
-// with its positions; every sampler, held row and saved state is freed; a call
+// with its positions; captured rows are copied before their cells can go; every
+// sampler, held row and saved state is freed; a call
 // ends with exactly one done or error frame; a cancelled call's sequence is
 // gone before the next step.
 //
 // Files, in the order of a request: routes, requests (decoding and checks),
-// sessions, loop, plan, pool, text, output.
+// call_handlers, kv_handlers, sessions, loop, restore (loads), plan, step, pool,
+// capture (saves), text, output.
 package station
