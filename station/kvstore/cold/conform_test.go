@@ -22,6 +22,7 @@ type fakeS3 struct {
 	url    string // of its bucket, for THOTH_KV_STORE
 	status atomic.Int64
 	hang   atomic.Bool
+	done   chan struct{}
 }
 
 func newS3(t testing.TB) *fakeS3 {
@@ -29,10 +30,13 @@ func newS3(t testing.TB) *fakeS3 {
 	backend := s3mem.New()
 	require.NoError(t, backend.CreateBucket("kv"))
 	s3 := gofakes3.New(backend).Server()
-	f := &fakeS3{}
+	f := &fakeS3{done: make(chan struct{})}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f.hang.Load() {
-			<-r.Context().Done()
+			select { // a server does not see that the client left while a body waits to be read
+			case <-r.Context().Done():
+			case <-f.done:
+			}
 			return
 		}
 		if code := f.status.Load(); code != 0 {
@@ -41,7 +45,7 @@ func newS3(t testing.TB) *fakeS3 {
 		}
 		s3.ServeHTTP(w, r)
 	}))
-	t.Cleanup(srv.Close)
+	t.Cleanup(func() { close(f.done); srv.Close() })
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")

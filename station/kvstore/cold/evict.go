@@ -15,10 +15,33 @@ type victim struct {
 // evict takes out of the index the blocks that must go for the store to hold add
 // more bytes within budget: oldest use first, leaves before their parents, and
 // never keep's parents, for it would be nothing without them. ok is false, and
-// nothing is taken, when that cannot be done; else what is added is reserved.
+// nothing is taken, when that cannot be done.
 func (x *index) evict(add, budget int64, keep block.Name) (gone []victim, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return x.makeRoom(add, budget, keep)
+}
+
+// reserve evicts for an object of add bytes that is then put, until release.
+func (x *index) reserve(object string, add, budget int64, keep block.Name) (gone []victim, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if gone, ok = x.makeRoom(add, budget, keep); ok {
+		x.reserved += add
+		x.puts[object] = true
+	}
+	return gone, ok
+}
+
+// release ends a reserve.
+func (x *index) release(object string, add int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.reserved -= add
+	x.puts[object] = false
+}
+
+func (x *index) makeRoom(add, budget int64, keep block.Name) (gone []victim, ok bool) {
 	must := x.bytes + x.reserved + x.strays + add - budget
 	if must > 0 {
 		want := must
@@ -33,15 +56,7 @@ func (x *index) evict(add, budget int64, keep block.Name) (gone []victim, ok boo
 			x.remove(v.Name)
 		}
 	}
-	x.reserved += add
 	return gone, true
-}
-
-// release ends what evict reserved.
-func (x *index) release(add int64) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.reserved -= add
 }
 
 // restore puts back what could not be deleted.

@@ -171,7 +171,19 @@ func (f *faulty) Read(ctx context.Context, name string, limit int64) (io.ReadClo
 	if err := f.before(ctx); err != nil {
 		return nil, 0, err
 	}
-	return f.objects.Read(ctx, name, limit)
+	r, size, err := f.objects.Read(ctx, name, limit)
+	if err == nil && f.latency > 0 {
+		r = slow{r} // or in a test's own time there would be no rate
+	}
+	return r, size, err
+}
+
+// slow is a reader that takes a millisecond for each call.
+type slow struct{ io.ReadCloser }
+
+func (s slow) Read(p []byte) (int, error) {
+	time.Sleep(time.Millisecond)
+	return s.ReadCloser.Read(p)
 }
 
 func (f *faulty) Stat(ctx context.Context, name string) (Object, error) {

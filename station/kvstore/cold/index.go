@@ -1,6 +1,7 @@
 package cold
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -15,10 +16,11 @@ type index struct {
 	roots    map[block.Key]*tree
 	bytes    int64 // of all blocks
 	blocks   int
-	strays   int64  // bytes of temporary and foreign files, by the last sweep
-	reserved int64  // bytes of puts under way
-	sweep    uint64 // the current one
-	swept    uint64 // the last that came to its end
+	strays   int64           // bytes of temporary and foreign files, by the last sweep
+	reserved int64           // bytes of puts under way
+	puts     map[string]bool // objects put during the current sweep, and whether still under way
+	sweep    uint64          // the current one
+	swept    uint64          // the last that came to its end
 }
 
 // tree is the blocks of one root.
@@ -40,7 +42,9 @@ type entry struct {
 	seen   uint64 // the sweep it was last seen in
 }
 
-func newIndex() *index { return &index{roots: map[block.Key]*tree{}} }
+func newIndex() *index {
+	return &index{roots: map[block.Key]*tree{}, puts: map[string]bool{}}
+}
 
 // see notes a block that is there. Its time is the later one of the object's and our own.
 func (x *index) see(n block.Name, tokens int, size int64, at time.Time) {
@@ -139,6 +143,21 @@ func (x *index) begin() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sweep++
+	for name, underWay := range x.puts {
+		if !underWay {
+			delete(x.puts, name)
+		}
+	}
+}
+
+// ours tells whether a file that the current sweep met is the temporary one of a put of
+// ours: it is reserved for, or has its name by now, and must not count twice.
+func (x *index) ours(file string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	object, _, temporary := strings.Cut(file, ".")
+	_, put := x.puts[object]
+	return temporary && put
 }
 
 // uses gives the blocks used here since the last call.

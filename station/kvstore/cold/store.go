@@ -46,7 +46,8 @@ type Store struct {
 	Dir  string // of a folder: absolute, no links
 
 	bucket  *blob.Bucket
-	timeout time.Duration // of a page of a listing
+	timeout time.Duration        // of a page of a listing
+	sync    func(*os.File) error // before a file gets its name
 }
 
 // OpenStore opens the folder or bucket of a URL (see the package comment); create
@@ -110,7 +111,7 @@ func openFolder(dir string, create bool) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Kind: fileblob.Scheme, Dir: dir, bucket: bucket}, nil
+	return &Store{Kind: fileblob.Scheme, Dir: dir, bucket: bucket, sync: (*os.File).Sync}, nil
 }
 
 // Write stores what fill writes, whole or not at all. A file is synced before it
@@ -140,7 +141,7 @@ func (s *Store) write(ctx context.Context, name string, fill func(io.Writer) err
 		return err
 	}
 	if err = fill(w); err == nil && f != nil {
-		err = f.Sync()
+		err = s.sync(f)
 	}
 	if err != nil {
 		cancel() // makes Close give the write up

@@ -150,11 +150,11 @@ func (t *Tier) Put(ctx context.Context, b *block.Block) error {
 		return t.wrote(ctx, err)
 	}
 
-	gone, ok := t.index.evict(size, t.o.BudgetBytes, b.Name)
+	gone, ok := t.index.reserve(name, size, t.o.BudgetBytes, b.Name)
 	if !ok {
 		return ErrNoRoom
 	}
-	defer t.index.release(size)
+	defer t.index.release(name, size)
 	if err := t.drop(ctx, gone, &t.counts.evictions); err != nil {
 		return t.wrote(ctx, err)
 	}
