@@ -218,6 +218,7 @@ func (j *job) gnosis() *openai.Gnosis {
 		t.DecodeMS = max(t.DecodeMS, d.Timings.DecodeMS)
 		t.TokensPerSecond += d.Timings.TokensPerSecond
 	}
+	t.PrefillMS, t.EngineMS = round(t.PrefillMS), round(t.EngineMS)
 	t.QueueMS = round(milliseconds(j.rec.queue) + queue)
 	t.PromptMS = round(t.PromptMS + tokenize)
 	g := gnosisOf(j.outcome())

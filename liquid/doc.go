@@ -15,8 +15,8 @@
 //   - Before the first token a failure of any liquid call sends the choice down
 //     the native path: the answer is the same, and no error is given that the
 //     native path would not give. After it the station's error is the answer's.
-//   - A save never delays a token. The end of an answer waits for the saves at
-//     most [Options.SaveWait].
+//   - A save never delays a token. The end of an answer waits for the prompt's at
+//     most [Options.SaveWait], and for its own a moment.
 //   - A 404 in service turns the switch off at once for all requests, until a
 //     probe finds the route again.
 //   - The station's word on what was restored is checked against where the

@@ -2,6 +2,7 @@ package liquid
 
 import (
 	"context"
+	"time"
 
 	"thoth/station/client"
 	"thoth/station/wire"
@@ -19,8 +20,9 @@ type keeper struct {
 	live  context.Context // until the answer was cut
 	cut   context.CancelFunc
 
-	done chan struct{} // closed at the end; kept is readable then
-	kept kept
+	kept   kept      // so far; the keeper's own
+	prompt chan kept // gets kept once the prompt's save is known
+	all    chan kept // gets kept at the end
 }
 
 // kept is what became of a session's saves.
@@ -34,7 +36,7 @@ type kept struct {
 
 // keep starts the keeper of a session that is decoding; nil when it is too late.
 func (m *Manager) keep(ctx context.Context, q *Request, s *session) *keeper {
-	k := &keeper{m: m, ctx: ctx, q: q, s: s, ended: make(chan int, 1), done: make(chan struct{})}
+	k := &keeper{m: m, ctx: ctx, q: q, s: s, ended: make(chan int, 1), prompt: make(chan kept, 1), all: make(chan kept, 1)}
 	k.live, k.cut = context.WithCancel(context.WithoutCancel(ctx))
 	if !m.spawn(k.run) {
 		k.cut()
@@ -44,9 +46,9 @@ func (m *Manager) keep(ctx context.Context, q *Request, s *session) *keeper {
 }
 
 func (k *keeper) run() {
-	defer close(k.done)
 	defer k.cut()
 	points, ok := k.savePrompt()
+	k.prompt <- k.kept
 	released := false
 	select {
 	case total := <-k.ended:
@@ -61,10 +63,42 @@ func (k *keeper) run() {
 		}
 	case <-k.live.Done():
 	}
+	k.m.tell.wrote(k.kept.all)
+	k.all <- k.kept
 	if !released {
 		k.m.end(k.ctx, k.s.id)
 	}
 }
+
+// saves waits for what is to be told of the saves: for the prompt's, up to most,
+// and for the answer's only as long as a station takes that has nothing else to
+// do. One that is not known by then goes on behind; the prompt's is told as
+// failed.
+func (k *keeper) saves(ctx context.Context, most time.Duration) kept {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	var now kept
+	select {
+	case now = <-k.prompt:
+	case <-timer.C:
+		return unsaved
+	case <-ctx.Done():
+		return unsaved
+	}
+	timer.Reset(answerWait)
+	select {
+	case now = <-k.all:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return now
+}
+
+// answerWait is short: a busy station saves after its step, and the end of every
+// answer would come a step later.
+const answerWait = 20 * time.Millisecond
+
+var unsaved = kept{asked: true, failed: true}
 
 // savePrompt captures the prompt, or in explicit mode what is before its last
 // breakpoint. false: there is no use in trying the answer.

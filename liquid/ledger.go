@@ -91,7 +91,6 @@ func (l *ledger) add(o *Outcome, request string) *miss {
 		c.tokens.Hot += uint64(o.Tiers.Hot)
 		c.tokens.Warm += uint64(o.Tiers.Warm)
 		c.tokens.Cold += uint64(o.Tiers.Cold)
-		c.tokens.Written += uint64(o.SavedTokens)
 		if o.PrefixTokens > 0 {
 			c.loads++
 			l.seconds.Observe(o.LoadMS / 1000)
@@ -112,6 +111,14 @@ func (l *ledger) add(o *Outcome, request string) *miss {
 	}
 	l.mu.last = append(l.mu.last, k)
 	return k
+}
+
+// wrote counts tokens newly stored, also those of an answer that was told before
+// they were.
+func (l *ledger) wrote(tokens int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.tokens.Written += uint64(tokens)
 }
 
 // mismatch counts a station that restored another length than it said.

@@ -26,7 +26,7 @@ type Options struct {
 
 	LoadTimeout time.Duration // of one load, which may wait for another's prefill; default 2 min
 	SaveTimeout time.Duration // of one save or delete; default 5 s
-	SaveWait    time.Duration // of an answer's end for its saves; default 250 ms
+	SaveWait    time.Duration // of an answer's end for the prompt's save; default 250 ms
 	CloseWait   time.Duration // of Close for what is under way; default 1 s
 }
 

@@ -93,7 +93,7 @@ type Outcome struct {
 
 	KVSaved     bool // the station keeps what it was asked to
 	Written     int  // prompt tokens newly stored
-	SavedTokens int  // prompt and answer tokens newly stored
+	SavedTokens int  // prompt and answer tokens newly stored, as far as known at the answer's end
 	Durable     bool // all of it is on disk or in the bucket already
 
 	asked         int    // tokens of a prompt that was staged

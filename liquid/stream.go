@@ -200,22 +200,14 @@ func (s *Stream) goNative(memory Memory, reason Reason) (err error) {
 	return err
 }
 
-// finish completes the done frame and the outcome. The saves get a moment to be
-// known; one that takes longer goes on behind, and is told as failed.
+// finish completes the done frame and the outcome.
 func (s *Stream) finish(f *wire.Frame) *wire.Frame {
 	s.phase = over
 	o := *s.outcome
-	k := kept{asked: true, failed: true}
+	k := unsaved
 	if s.keeper != nil {
 		s.keeper.ended <- s.reusable(f.Done)
-		wait := time.NewTimer(s.m.o.SaveWait)
-		defer wait.Stop()
-		select {
-		case <-s.keeper.done:
-			k = s.keeper.kept
-		case <-wait.C:
-		case <-s.ctx.Done():
-		}
+		k = s.keeper.saves(s.ctx, s.m.o.SaveWait)
 	}
 	o.KVSaved = k.asked && !k.failed
 	o.Written, o.SavedTokens, o.Durable = k.prompt, k.all, o.KVSaved && k.durable

@@ -1,9 +1,11 @@
 package liquid
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -194,6 +196,27 @@ func TestStream_TokensDoNotWaitForASaveThatHangs(t *testing.T) {
 	g.eventually(func() bool { return len(g.took(routeSave)) == 1 })
 	cancel() // or the end would wait for an hour
 	_, _ = s.Next()
+}
+
+func TestStream_AnAnswersSaveThatIsLateIsNotWaitedFor(t *testing.T) {
+	g := newRig(t, stationtest.Options{}, func(o *Options) { o.SaveWait = time.Hour })
+	late := make(chan struct{})
+	g.fault(routeSave, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		b, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(b))
+		if bytes.Contains(b, []byte(`"release":true`)) {
+			<-late
+		}
+		next.ServeHTTP(w, r)
+	})
+	r := g.run(ask(long("A", 100), 8))
+	n := r.done.PromptTokens
+	require.Equal(t, Miss, r.outcome.Memory)
+	require.True(t, r.outcome.KVSaved, "the prompt is")
+	require.Equal(t, n, r.outcome.SavedTokens)
+	close(late)
+	g.noSessions()
+	g.eventually(func() bool { return g.Report(t.Context()).Tokens.Written == uint64(r.done.Position) })
 }
 
 func TestStream_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {

@@ -262,6 +262,7 @@ func (w *warmer) store(ctx context.Context, p *WarmPrompt, scope string, render 
 		return 0, fmt.Errorf("%s: %s", ReasonSave.Sentence(), a.Reason)
 	}
 	released = true
+	m.tell.wrote(a.Written)
 	return len(s.tokens), nil
 }
 
