@@ -237,8 +237,17 @@ func (s *suite) kvLoad(t *testing.T, scope string, prompt []int32, limit int) *w
 	return a
 }
 
-// kvAnswer evaluates what a load has left and decodes n greedy tokens; more of
-// the decode request may be given.
+// requireReason checks why a load is short. With a cold store the reason may also
+// be that it was not asked: what it would cost is for the station to judge.
+func (s *suite) requireReason(t *testing.T, got wire.KVReason, want ...wire.KVReason) {
+	t.Helper()
+	if s.kvIndexNow(t).Cold.State == "on" {
+		want = append(want, wire.KVStoreSlow)
+	}
+	require.Contains(t, want, got)
+}
+
+// kvAnswer evaluates what a load has left and decodes n greedy tokens.
 func (s *suite) kvAnswer(t *testing.T, l *wire.KVLoadResponse, n int, release bool) *answer {
 	t.Helper()
 	f := s.forward(t, l.Session, 0)
@@ -302,6 +311,16 @@ func (s *suite) kvEnd(t *testing.T, session string) {
 	require.NoError(t, err)
 	require.True(t, a.Session)
 	require.Zero(t, a.Blocks, "what is stored stays")
+}
+
+// kvEnded waits for the end of a session whose call may have been cut, and ends
+// it if it was complete before.
+func (s *suite) kvEnded(t *testing.T, session string) {
+	t.Helper()
+	s.eventually(t, "the session ends", func() bool {
+		_, err := s.c.KVDelete(s.ctx(t), session, &wire.KVDeleteRequest{})
+		return err == nil || isCode(err, wire.CodeGone)
+	})
 }
 
 func (s *suite) kvIndexNow(t *testing.T) *wire.KVIndex {

@@ -22,7 +22,7 @@ func (s *suite) kvSameAnswer(t *testing.T) {
 			require.Zero(t, first.Position)
 			require.Equal(t, -1, first.DiffersAt)
 			if n > 1 {
-				require.Equal(t, wire.KVNothing, first.Reason)
+				s.requireReason(t, first.Reason, wire.KVNothing)
 			}
 			s.forward(t, first.Session, 0)
 			saved := s.kvSave(t, first.Session, n, &wire.KVSaveRequest{Scope: scope})
@@ -58,9 +58,9 @@ func (s *suite) kvPartial(t *testing.T) {
 				l := s.kvLoad(t, scope, prompt, 0)
 				require.Equal(t, shared, l.Position)
 				if shared == 0 {
-					require.Contains(t, []wire.KVReason{wire.KVNothing, wire.KVDiffers}, l.Reason)
+					s.requireReason(t, l.Reason, wire.KVNothing, wire.KVDiffers)
 				} else {
-					require.Equal(t, wire.KVDiffers, l.Reason)
+					s.requireReason(t, l.Reason, wire.KVDiffers)
 					require.Equal(t, shared, l.DiffersAt)
 					require.Equal(t, prompt[shared], *l.PromptToken)
 					require.Equal(t, base[shared], *l.StoredToken)
@@ -74,7 +74,7 @@ func (s *suite) kvPartial(t *testing.T) {
 		want := s.kvFresh(t, prompt, 8)
 		l := s.kvLoad(t, scope, prompt, 0)
 		require.Equal(t, stored, l.Position)
-		require.Equal(t, wire.KVEnds, l.Reason)
+		s.requireReason(t, l.Reason, wire.KVEnds)
 		require.Equal(t, -1, l.DiffersAt)
 		s.sameAnswer(t, want, s.kvAnswer(t, l, 8, true))
 	})
@@ -97,7 +97,7 @@ func (s *suite) kvPartial(t *testing.T) {
 		s.kvEnd(t, l.Session)
 		l = s.kvLoad(t, scope, base, 0)
 		require.Equal(t, 90, l.Position)
-		require.Equal(t, wire.KVEnds, l.Reason)
+		s.requireReason(t, l.Reason, wire.KVEnds)
 		s.kvEnd(t, l.Session)
 	})
 }
@@ -128,7 +128,7 @@ func (s *suite) kvConversation(t *testing.T) {
 		require.Equal(t, stored, l.Position, "turn %d", turn)
 		require.Zero(t, l.Tiers.Cold, "it is in RAM")
 		if turn > 0 {
-			require.Equal(t, wire.KVEnds, l.Reason)
+			s.requireReason(t, l.Reason, wire.KVEnds)
 		}
 		a := s.kvAnswer(t, l, 20, false)
 		s.sameAnswer(t, want, a)

@@ -213,9 +213,7 @@ func (s *suite) kvLeaderGoes(t *testing.T) {
 			require.NoError(t, r.err)
 			require.Equal(t, want.tokens, r.tokens)
 		}
-		if _, err := s.c.KVDelete(s.ctx(t), leader, &wire.KVDeleteRequest{}); err != nil {
-			requireCode(t, err, wire.CodeGone)
-		}
+		s.kvEnded(t, leader)
 		s.idle(t)
 	}
 	t.Run("in its prefill", func(t *testing.T) {
@@ -272,10 +270,7 @@ func (s *suite) kvCancelled(t *testing.T) {
 	}
 	cancel()
 	require.NoError(t, st.Close())
-	s.eventually(t, "the session ends", func() bool {
-		_, err := s.c.KVDelete(s.ctx(t), e.Session, &wire.KVDeleteRequest{})
-		return isCode(err, wire.CodeGone) // an engine may have been done before
-	})
+	s.kvEnded(t, e.Session)
 	s.idle(t)
 	kept := position / 64 * 64
 	s.eventually(t, "what was finished is stored", func() bool {
