@@ -24,9 +24,7 @@ func (s *suite) kv(t *testing.T) {
 		s.kvOff(t)
 		return
 	}
-	if !*s.health.KVSession {
-		t.Skipf("kv_session is false: %s", s.health.KVReason)
-	}
+	require.True(t, *s.health.KVSession, "kv_session is false: %s", s.health.KVReason)
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T)
