@@ -88,8 +88,14 @@ func save(t testing.TB, s *Store, sc Scope, tokens []int32, o SaveOptions) *Capt
 	return c
 }
 
+// tester is *testing.T or *rapid.T.
+type tester interface {
+	require.TestingT
+	Helper()
+}
+
 // verify reads the whole match and compares each row.
-func verify(t testing.TB, m *Match, sc Scope, tokens []int32) {
+func verify(t tester, m *Match, sc Scope, tokens []int32) {
 	t.Helper()
 	n := m.Tokens()
 	require.LessOrEqual(t, n, len(tokens))
@@ -120,7 +126,7 @@ func found(t testing.TB, s *Store, sc Scope, tokens []int32) int {
 }
 
 // invariants checks what Store promises.
-func (s *Store) invariants(t testing.TB) {
+func (s *Store) invariants(t tester) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()

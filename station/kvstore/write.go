@@ -106,7 +106,7 @@ func (s *Store) writer() {
 func (s *Store) next() *node {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for s.ctx.Err() == nil {
 		s.mu.Lock()
 		n, wait := s.pick()
 		if n == nil {
@@ -125,10 +125,8 @@ func (s *Store) next() *node {
 		s.mu.Lock()
 		s.idle--
 		s.mu.Unlock()
-		if s.ctx.Err() != nil {
-			return nil
-		}
 	}
+	return nil
 }
 
 // pick takes the best block that is due, or tells how long to wait for one.
