@@ -2,6 +2,7 @@ package cold
 
 import (
 	"container/heap"
+	"time"
 
 	"thoth/station/kvstore/block"
 )
@@ -33,19 +34,23 @@ func (x *index) reserve(object string, add, budget int64, keep block.Name) (gone
 	return gone, ok
 }
 
-// release ends a reserve.
-func (x *index) release(object string, add int64) {
+// release ends a reserve; with landed, the block is there and counts from the same
+// moment on, or another put would find it twice and evict too much.
+func (x *index) release(object string, n block.Name, tokens int, size int64, at time.Time, landed bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.reserved -= add
+	x.reserved -= size
 	x.puts[object] = false
+	if landed {
+		x.add(n, tokens, size, at)
+	}
 }
 
 func (x *index) makeRoom(add, budget int64, keep block.Name) (gone []victim, ok bool) {
 	must := x.bytes + x.reserved + x.strays + add - budget
 	if must > 0 {
 		want := must
-		if slack := budget / 64; slack > add {
+		if slack := budget / 64; add > 0 && slack > add {
 			want += slack // or, once full, each put would look at all blocks
 		}
 		var freed int64
@@ -53,7 +58,7 @@ func (x *index) makeRoom(add, budget int64, keep block.Name) (gone []victim, ok 
 			return nil, false
 		}
 		for _, v := range gone {
-			x.remove(v.Name)
+			x.take(v.Name)
 		}
 	}
 	return gone, true

@@ -110,10 +110,9 @@ func files(t testing.TB, dir string) (names []string) {
 func settled(t testing.TB, tier *Tier) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		_, known := tier.Predict(1, 1)
 		tier.index.mu.Lock()
 		defer tier.index.mu.Unlock()
-		return known && tier.index.swept > 0
+		return tier.probed.Load() > 0 && tier.index.swept > 0
 	}, 10*time.Second, time.Millisecond)
 }
 
@@ -243,4 +242,15 @@ func temporary(names []string) (found []string) {
 		}
 	}
 	return found
+}
+
+// held is a store whose listing of the top waits.
+type held struct {
+	objects
+	until chan struct{}
+}
+
+func (h *held) Top(ctx context.Context, each func(Object) error) error {
+	<-h.until
+	return h.objects.Top(ctx, each)
 }

@@ -16,11 +16,12 @@ type index struct {
 	roots    map[block.Key]*tree
 	bytes    int64 // of all blocks
 	blocks   int
-	strays   int64           // bytes of temporary and foreign files, by the last sweep
-	reserved int64           // bytes of puts under way
-	puts     map[string]bool // objects put during the current sweep, and whether still under way
-	sweep    uint64          // the current one
-	swept    uint64          // the last that came to its end
+	strays   int64               // bytes of temporary and foreign files, by the last sweep
+	reserved int64               // bytes of puts under way
+	puts     map[string]bool     // objects put during the current sweep, and whether still under way
+	gone     map[block.Name]bool // blocks removed during the current sweep, and whether their objects still are to be
+	sweep    uint64              // the current one
+	swept    uint64              // the last that came to its end
 }
 
 // tree is the blocks of one root.
@@ -43,13 +44,18 @@ type entry struct {
 }
 
 func newIndex() *index {
-	return &index{roots: map[block.Key]*tree{}, puts: map[string]bool{}}
+	return &index{roots: map[block.Key]*tree{}, puts: map[string]bool{}, gone: map[block.Name]bool{}}
 }
 
 // see notes a block that is there. Its time is the later one of the object's and our own.
 func (x *index) see(n block.Name, tokens int, size int64, at time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.add(n, tokens, size, at)
+}
+
+func (x *index) add(n block.Name, tokens int, size int64, at time.Time) {
+	delete(x.gone, n)
 	t := x.roots[n.Root]
 	if t == nil {
 		t = &tree{entries: map[place]*entry{}}
@@ -68,6 +74,16 @@ func (x *index) see(n block.Name, tokens int, size int64, at time.Time) {
 	e.size, e.tokens, e.seen = size, tokens, x.sweep
 	if at.After(e.used) {
 		e.used = at
+	}
+}
+
+// met notes a block that a sweep has met, unless it was deleted since the listing
+// named it, or has just landed and is still reserved for.
+func (x *index) met(n block.Name, tokens int, o Object) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, gone := x.gone[n]; !gone && !x.puts[o.Name] {
+		x.add(n, tokens, o.Size, o.Time)
 	}
 }
 
@@ -97,6 +113,21 @@ func (x *index) find(n block.Name) *entry {
 	return nil
 }
 
+// take removes a block whose object is then deleted, until deleted or restore.
+func (x *index) take(n block.Name) {
+	x.remove(n)
+	x.gone[n] = true
+}
+
+// deleted ends a take.
+func (x *index) deleted(n block.Name) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone[n] {
+		x.gone[n] = false
+	}
+}
+
 // forget notes that a block is gone.
 func (x *index) forget(n block.Name) {
 	x.mu.Lock()
@@ -115,6 +146,7 @@ func (x *index) remove(n block.Name) {
 		return
 	}
 	delete(t.entries, p)
+	x.gone[n] = false
 	x.blocks--
 	x.bytes -= e.size
 	t.bytes -= e.size
@@ -143,6 +175,11 @@ func (x *index) begin() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sweep++
+	for n, underWay := range x.gone {
+		if !underWay {
+			delete(x.gone, n)
+		}
+	}
 	for name, underWay := range x.puts {
 		if !underWay {
 			delete(x.puts, name)
@@ -175,7 +212,7 @@ func (x *index) uses() (used []victim) {
 	return used
 }
 
-// orphans gives the blocks not used since before whose parents are not all there.
+// orphans takes the blocks not used since before whose parents are not all there.
 func (x *index) orphans(before time.Time) (gone []victim) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -186,6 +223,9 @@ func (x *index) orphans(before time.Time) (gone []victim) {
 				gone = append(gone, victim{block.Name{Root: root, Parent: p.parent, Key: p.key}, *e})
 			}
 		}
+	}
+	for _, v := range gone {
+		x.take(v.Name)
 	}
 	return gone
 }

@@ -91,6 +91,7 @@ func (t *Tier) probeLoop(ctx context.Context) {
 // probe writes an object of a block's size, reads it as a caller would, some
 // together, and deletes it. It tells whether all that worked as it should.
 func (t *Tier) probe(ctx context.Context) (well bool) {
+	defer t.probed.Add(1)
 	name, content := probeObject(min(max(block.Tokens*t.o.TokenBytes, minProbeBytes), maxProbeBytes))
 	err := t.call(ctx, func(ctx context.Context) error { return t.store.Write(ctx, name, writing(content)) })
 	if t.wrote(ctx, err) != nil {

@@ -69,7 +69,7 @@ func (t *Tier) sweep(ctx context.Context) error {
 			if !ok {
 				return stray(o)
 			}
-			t.index.see(n, tokens, o.Size, o.Time)
+			t.index.met(n, tokens, o)
 			return nil
 		})
 		if err != nil {
@@ -81,9 +81,6 @@ func (t *Tier) sweep(ctx context.Context) error {
 
 	var n atomic.Int64
 	lone := t.index.orphans(before)
-	for _, v := range lone {
-		t.index.forget(v.Name)
-	}
 	if err := t.drop(ctx, lone, &n); err != nil {
 		return err
 	}
@@ -117,6 +114,7 @@ func (t *Tier) drop(ctx context.Context, gone []victim, count *atomic.Int64) err
 			t.index.restore(v)
 			return err
 		}
+		t.index.deleted(v.Name)
 		count.Add(1)
 		return nil
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -77,6 +78,7 @@ type Tier struct {
 	writes breaker
 	counts counts
 
+	probed  atomic.Int64 // probes that came to their end
 	stop    context.CancelFunc
 	workers sync.WaitGroup
 	sweeps  chan struct{} // asks for a sweep
@@ -154,7 +156,8 @@ func (t *Tier) Put(ctx context.Context, b *block.Block) error {
 	if !ok {
 		return ErrNoRoom
 	}
-	defer t.index.release(name, size)
+	landed := false
+	defer func() { t.index.release(name, b.Name, len(b.Tokens), size, t.o.Now(), landed) }()
 	if err := t.drop(ctx, gone, &t.counts.evictions); err != nil {
 		return t.wrote(ctx, err)
 	}
@@ -165,7 +168,7 @@ func (t *Tier) Put(ctx context.Context, b *block.Block) error {
 	if err = t.wrote(ctx, err); err != nil {
 		return err
 	}
-	t.index.see(b.Name, len(b.Tokens), size, t.o.Now())
+	landed = true
 	t.measureDisk()
 	if t.counts.write(time.Since(began), size, t.o.BudgetBytes/16) {
 		ask(t.sweeps) // others may write as well
