@@ -162,7 +162,7 @@ func (s *Stream) evaluated(f *wire.Frame) error {
 	s.phase, s.decodeAt = decoding, time.Now()
 	g := s.q.Generate
 	var err error
-	s.frames, err = s.m.o.Station.DecodeNext(s.ctx, &wire.DecodeRequest{Session: s.session.id, Sampling: &g.Sampling, N: g.MaxTokens, Stop: g.Stop, IgnoreEOG: g.IgnoreEOG})
+	s.frames, err = s.m.o.Station.DecodeNext(s.ctx, &wire.DecodeRequest{Session: s.session.id, Sampling: &g.Sampling, N: g.MaxTokens, Stop: g.Stop, IgnoreEOG: g.IgnoreEOG, LeaveLast: true})
 	if err != nil {
 		return s.fallBack(s.lost(err))
 	}

@@ -70,7 +70,7 @@ func TestStream_TheNextTurnBeginsWithPromptAndAnswer(t *testing.T) {
 	require.Equal(t, ReasonShort, g.run(&next).outcome.Reason)
 	s, f := g.stage(t.Context(), gen.Prompt, "", true)
 	require.Nil(t, f)
-	require.Equal(t, len(tokens.Tokens)+len(first.tokens), s.load.Position)
+	require.Equal(t, len(tokens.Tokens)+len(first.tokens)-1, s.load.Position, "the last token was drawn and not evaluated")
 	g.end(t.Context(), s.id)
 	g.noSessions()
 }
@@ -328,7 +328,7 @@ func TestKeeper_SavesThePromptAndThenTheAnswer(t *testing.T) {
 	r := g.run(q)
 	prefixes, bodies := saves(t, g)
 	n := r.done.PromptTokens
-	require.Equal(t, []int{n, n + 10}, prefixes)
+	require.Equal(t, []int{n, n + 9}, prefixes)
 	require.Len(t, bodies[0].Points, 2)
 	require.Less(t, bodies[0].Points[0], bodies[0].Points[1])
 	want := wire.KVSaveRequest{Scope: "s", Group: "g", TTLSeconds: 90, Pin: true, Points: bodies[0].Points}

@@ -73,6 +73,7 @@ type call struct {
 	turn    *wire.Sampling // of a session's decode call
 	restore *restore       // the call only restores stored KV
 	release bool           // the sequence ends with the call
+	leave   bool           // the last sampled token stays staged
 	session string
 
 	rows      bool // /forward: log-probabilities of the evaluated tokens

@@ -133,7 +133,7 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.
 	if sampling == nil && s.turn == nil {
 		sampling = &wire.Sampling{}
 	}
-	c := &call{seq: s.seq, target: len(s.seq.tokens), session: s.id, release: q.Release, arrived: arrived, out: newOutput()}
+	c := &call{seq: s.seq, target: len(s.seq.tokens), session: s.id, leave: q.LeaveLast, release: q.Release, arrived: arrived, out: newOutput()}
 	if e = l.checkLength(len(s.seq.tokens)); e == nil {
 		c.dec, e = l.newDecoding(sampling, q.Stop, q.N, "n", s.seq.tokens, q.IgnoreEOG)
 	}
@@ -284,6 +284,8 @@ func (st *Station) settle(s *session, c *call, last wire.Frame, gone bool) {
 			s.position = last.Forward.Position
 		case c.restore != nil:
 			s.position = c.restore.answer.Position
+		case last.Done != nil:
+			s.position = last.Done.Position
 		}
 		st.sessions.release(s)
 	}

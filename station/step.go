@@ -303,7 +303,7 @@ func (l *loop) took(c *call, s engine.Sampled) {
 		c.out.put(wire.Frame{Type: wire.FrameText, Text: text, Tokens: d.tokens, Logprobs: lps})
 		d.tokens = nil
 	}
-	if d.ended != "" && c.release {
+	if d.ended != "" && (c.release || c.leave) {
 		l.finish(c) // nobody needs the last token evaluated
 	}
 }

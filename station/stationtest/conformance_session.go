@@ -101,6 +101,23 @@ func (s *suite) staged(t *testing.T) {
 				}
 				require.Equal(t, want, got)
 			})
+			t.Run("in pieces whose last token is left", func(t *testing.T) {
+				e := s.stage(t, wire.Prompt{Tokens: prompt})
+				s.forward(t, e.Session, 0)
+				var got []int32
+				q := &wire.DecodeRequest{Session: e.Session, Sampling: &sm, IgnoreEOG: true, LeaveLast: true}
+				for len(got) < n {
+					q.N = min(5, n-len(got))
+					a := s.decode(t, q)
+					got = append(got, a.tokens...)
+					require.Equal(t, len(prompt)+len(got)-1, a.done.Position, "and is not counted")
+					q.Sampling = nil
+				}
+				require.Equal(t, want, got)
+				f := s.forward(t, e.Session, 0)
+				require.Equal(t, []int{len(prompt) + n, 1, 0}, []int{f.Position, f.Evaluated, f.Remaining})
+				s.release(t, e.Session)
+			})
 			t.Run("token by token", func(t *testing.T) {
 				e := s.stage(t, wire.Prompt{Tokens: prompt})
 				var got []int32

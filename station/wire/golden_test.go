@@ -96,7 +96,7 @@ var golden = []struct {
 	{name: "embed-response", value: &EmbedResponse{Session: "s1", Tokens: []int32{1, 2}, Position: 3, Staged: 4}},
 	{name: "forward-request", value: &ForwardRequest{Session: "s1", Count: 64, Logprobs: true, TopLogprobs: 3, Stream: true, Later: later}},
 	{name: "forward-response", value: &forward},
-	{name: "decode-request", value: &DecodeRequest{Session: "s1", Sampling: &sampling, N: 8, Stop: []string{"END"}, IgnoreEOG: true, Release: true, Later: later}},
+	{name: "decode-request", value: &DecodeRequest{Session: "s1", Sampling: &sampling, N: 8, Stop: []string{"END"}, IgnoreEOG: true, LeaveLast: true, Release: true, Later: later}},
 	{name: "error-body", value: &ErrorBody{Error: &stationError}},
 	{name: "frame", value: &Frame{Type: FrameText, Text: "é", Tokens: []int32{5}, Logprobs: []TokenLogprob{logprob}, Progress: &Progress{Queue: 1, Position: 2, Total: 3},
 		Done: &done, Forward: &forward, Error: &stationError}},

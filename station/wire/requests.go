@@ -111,14 +111,15 @@ type ForwardResponse struct {
 // DecodeRequest samples up to N tokens from a session. The first call of a
 // session's turn brings Sampling; later calls without it go on with the same
 // sampler state. The last sampled token of a call is evaluated too, unless the
-// call releases the session.
+// call releases the session or leaves that token staged.
 type DecodeRequest struct {
 	Session   string    `json:"session"`
 	Sampling  *Sampling `json:"sampling,omitempty"`
 	N         int       `json:"n,omitempty"` // tokens; 0: up to context_length
 	Stop      []string  `json:"stop,omitempty"`
 	IgnoreEOG bool      `json:"ignore_eog,omitempty"`
-	Release   bool      `json:"release,omitempty"` // end the session with this call
+	LeaveLast bool      `json:"leave_last,omitempty"` // the last sampled token stays staged: the call ends a batch earlier
+	Release   bool      `json:"release,omitempty"`    // end the session with this call
 	Later
 }
 
