@@ -302,7 +302,7 @@ func (s *Store) discard(name block.Name, fault *block.Fault) {
 	ctx, cancel := context.WithTimeout(s.ctx, readTimeout)
 	defer cancel()
 	if _, _, err := s.cold.Delete(ctx, Which{Name: name}); err != nil {
-		s.o.Logger.Warn().Err(err).Str("fault", string(fault.Reason)).Msg("a block of stored KV that failed a check could not be deleted")
+		s.o.Logger.Warn().Str("fault", string(fault.Reason)).Msg("a block of stored KV that failed a check could not be deleted")
 	}
 }
 
@@ -344,9 +344,7 @@ func (s *Store) land(f *flight, b *block.Block, mem [][]byte, err error) {
 			s.show(n)
 			s.unpin(n)
 		default: // computed here meanwhile: no need to write it down
-			n.durable = true
-			delete(s.dirty, n)
-			s.calm(n)
+			s.written(n)
 		}
 		for n.cover != nil {
 			n = n.cover

@@ -17,8 +17,11 @@
 // to the token. Keys only find; the token ids are compared before use.
 //
 // The life of a block: Reserve makes room for the blocks of a sequence that are
-// not stored, the scheduler copies their rows out of the pool (Filled), a writer
-// behind writes them down (durable). Find and Fetch give them back as pieces for
-// engine.Mover.Import. A [Store] is safe for concurrent use, and no call but
-// Fetch and Flush waits for a disk.
+// not stored, the scheduler copies their rows out of the pool (filled), a writer
+// behind writes them down (durable; dirty until then). A hollow block is a place in the tree
+// without rows: they are on their way from the cold tier, or were dropped while blocks
+// below stay. Find and Fetch give blocks back as pieces for engine.Mover.Import.
+//
+// A [Store] is safe for concurrent use. No call but Fetch, Lookup, Delete and Flush
+// waits for a disk, and Fetch only as long as computing would take longer (see [Gate]).
 package kvstore

@@ -88,5 +88,9 @@ func (g *gone) text(key block.Key) []int32 {
 
 // forget remembers that n went. It must still have its place.
 func (s *Store) forget(n *node, why wire.KVReason) {
-	s.gone.add(lost{key: n.key, parent: n.parent.key, tokens: len(n.tokens), text: n.tokens, reason: why, durable: n.durable})
+	l := lost{key: n.key, parent: n.parent.key, tokens: len(n.tokens), text: n.tokens, reason: why, durable: n.durable}
+	if why == wire.KVExpired {
+		l.text = nil // deleted on request: no copy of the tokens stays
+	}
+	s.gone.add(l)
 }

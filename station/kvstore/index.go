@@ -33,7 +33,7 @@ func (s *Store) Index() wire.KVIndex {
 	x.Cold = wire.KVTier{State: "off", Reason: s.o.ColdReason}
 	if s.cold != nil {
 		x.Cold = s.cold.Stats(func(root block.Key) bool { _, ok := ours[root]; return ok })
-		if x.Cold.State == "on" && failing != "" {
+		if x.Cold.State == "on" && failing {
 			x.Cold.State, x.Cold.Reason = "failing", "the last write failed"
 		}
 		x.Cold.Hits, x.Cold.HitTokens = hits, tokens

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -238,4 +242,58 @@ func TestStore_AgreesWithANaiveOne(t *testing.T) {
 		s.Close()
 		require.Zero(t, s.slabs.used+s.slabs.free)
 	})
+}
+
+func TestStore_ManyAtOnce(t *testing.T) {
+	c := newShelf()
+	var calls atomic.Uint32
+	fail := func() error {
+		if calls.Add(1)%7 == 0 {
+			return errDisk
+		}
+		return nil
+	}
+	c.onPut = func(context.Context, *block.Block) error { return fail() }
+	c.onGet = func(context.Context, block.Name) error { return fail() }
+	s := open(t, Options{Identity: named, WarmBytes: blocks(12), TailDelay: time.Nanosecond, Cold: c})
+	var wg sync.WaitGroup
+	for g := range uint64(4) {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(g, 1))
+			for range 400 {
+				sc := Scope{Name: string('a' + rune(r.IntN(2)))}
+				base := text(64+r.IntN(64), 1)
+				tokens := text(len(base)+r.IntN(150)+1, int32(2+r.IntN(3)), base...)
+				switch r.IntN(12) {
+				case 0:
+					_, _, _ = s.Delete(t.Context(), &wire.KVDeleteRequest{Scope: &sc.Name})
+				case 1:
+					s.Flush(t.Context())
+				case 2:
+					s.Index()
+					s.Lookup(t.Context(), sc, tokens)
+				case 3, 4, 5, 6:
+					for _, f := range s.Reserve(sc, tokens, SaveOptions{TTL: time.Hour}).Fills {
+						if r.IntN(5) == 0 {
+							f.Drop()
+							continue
+						}
+						export(sc, tokens, f)
+						f.Done()
+					}
+				default:
+					m := s.Find(sc, tokens)
+					m.Fetch(t.Context(), Gate{TokenSeconds: perToken})
+					if !assert.LessOrEqual(t, m.Tokens(), len(tokens)) {
+						return
+					}
+					verify(t, m, sc, tokens)
+					m.Used(m.Tokens())
+					m.Release()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.NotZero(t, c.len())
 }

@@ -99,7 +99,7 @@ type Store struct {
 	urgent  int      // blocks that an idle writer must take before they are evicted
 	backoff *backoff.ExponentialBackOff
 	paused  time.Time     // no write before: the store has just failed
-	failing string        // the last write's error; "" when it went well
+	failing bool          // the last write failed
 	wrote   chan struct{} // closed, and made anew, at the end of each write
 
 	counts counts

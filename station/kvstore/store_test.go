@@ -340,6 +340,13 @@ func (c *shelf) len() int {
 	return len(c.blocks)
 }
 
+// peak is the most gets there were at once.
+func (c *shelf) peak() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.most
+}
+
 // names lists what was put, in order.
 func (c *shelf) names() []block.Name {
 	c.mu.Lock()

@@ -167,12 +167,10 @@ func (s *Store) show(n *node) {
 		p.tails = append(p.tails, n)
 		s.trimTails(p, n)
 	}
-	if !n.durable {
-		s.dirty[n] = struct{}{}
+	if n.durable {
+		s.written(n)
 	} else {
-		for _, k := range n.ready { // stored below a hole: now they can be reached
-			s.enqueue(k)
-		}
+		s.dirty[n] = struct{}{}
 	}
 	s.use(n)
 }

@@ -178,11 +178,10 @@ func (s *Store) write(ctx context.Context, n *node) bool {
 	s.calm(n)
 	undo := err == nil && n.deleted
 	if err == nil {
-		n.durable = true
-		delete(s.dirty, n)
 		n.retry = nil
 		s.backoff.Reset()
-		s.failing, s.paused = "", time.Time{}
+		s.failing, s.paused = false, time.Time{}
+		s.written(n)
 	} else if ctx.Err() == nil { // else it was cut short, the store is not to blame
 		if n.retry == nil {
 			n.retry = newBackoff()
@@ -190,10 +189,10 @@ func (s *Store) write(ctx context.Context, n *node) bool {
 		now := s.o.Now()
 		n.due = now.Add(n.retry.NextBackOff())
 		s.paused = now.Add(s.backoff.NextBackOff())
-		if s.failing == "" {
-			s.o.Logger.Warn().Err(err).Msg("a block of stored KV could not be written down; it is tried again")
+		if !s.failing { // without the error: it may hold a block's name, which tells of its text
+			s.o.Logger.Warn().Msg("a block of stored KV could not be written down; it is tried again")
 		}
-		s.failing = err.Error()
+		s.failing = true
 	}
 	s.unpin(n)
 	s.enqueue(n)
@@ -204,10 +203,21 @@ func (s *Store) write(ctx context.Context, n *node) bool {
 		ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
 		defer cancel()
 		if _, _, err := s.cold.Delete(ctx, Which{Name: b.Name}); err != nil {
-			s.o.Logger.Warn().Err(err).Msg("a deleted block of stored KV could not be taken back from the cold tier")
+			s.o.Logger.Warn().Msg("a deleted block of stored KV could not be taken back from the cold tier")
 		}
 	}
 	return err == nil
+}
+
+// written notes that the cold tier has n: it needs no writer, and its children may follow.
+func (s *Store) written(n *node) {
+	n.durable = true
+	delete(s.dirty, n)
+	s.calm(n)
+	s.enqueue(n)
+	for _, k := range n.ready {
+		s.enqueue(k)
+	}
 }
 
 // toucher passes uses on to the cold tier, away from the engine's loop.
