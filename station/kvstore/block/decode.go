@@ -12,7 +12,8 @@ import (
 // Decode reads the object of size bytes that is stored as name. tokenBytes is
 // what one position of KV takes; 0: whatever the object says. into gives the
 // memory for so many positions, which the block's Data then is; it is asked once
-// the counts are checked, and nothing of it may be used when Decode fails.
+// the counts are checked, and nothing of it may be used when Decode fails. With into
+// nil it is Go's memory.
 //
 // The error is a [*Fault] when the object is no usable block, else r's or into's own.
 func Decode(r io.Reader, size int64, name Name, tokenBytes int, seal cipher.AEAD, into func(positions int) ([]byte, error)) (*Block, error) {
@@ -26,6 +27,9 @@ func Decode(r io.Reader, size int64, name Name, tokenBytes int, seal cipher.AEAD
 	}
 	if h.Sealed != (seal != nil) {
 		return nil, &Fault{Sealed, sealedWrong(h.Sealed)}
+	}
+	if into == nil {
+		into = func(int) ([]byte, error) { return make([]byte, h.Payload), nil }
 	}
 	data, err := into(h.Tokens)
 	if err != nil {

@@ -103,6 +103,10 @@ func TestDecode_GivesBackWhatWasEncoded(t *testing.T) {
 		require.NoError(rt, err)
 		require.Equal(rt, b, got)
 
+		got, err = Decode(bytes.NewReader(p), int64(len(p)), b.Name, 0, seal, nil)
+		require.NoError(rt, err)
+		require.Equal(rt, b, got)
+
 		h, group, err := DecodeHeader(bytes.NewReader(p[:min(len(p), HeaderBytes)]), int64(len(p)))
 		require.NoError(rt, err)
 		require.Equal(rt, b.Name, h.Name)

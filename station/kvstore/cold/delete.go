@@ -89,9 +89,7 @@ func (t *Tier) group(ctx context.Context, object string, v victim) (group string
 			_, group, err = block.DecodeHeader(r, size)
 			return err
 		}
-		b, err := block.Decode(r, size, v.Name, t.o.TokenBytes, seal, func(n int) ([]byte, error) {
-			return make([]byte, n*t.o.TokenBytes), nil
-		})
+		b, err := block.Decode(r, size, v.Name, t.o.TokenBytes, seal, nil)
 		if err == nil {
 			group = b.Group
 		}

@@ -187,6 +187,19 @@ func (s *Store) Top(ctx context.Context, each func(Object) error) error {
 	return s.pages(ctx, &blob.ListOptions{Delimiter: "/"}, each)
 }
 
+// Roots lists the folders at the top that are named like roots.
+func (s *Store) Roots(ctx context.Context) ([]string, error) { return rootsOf(ctx, s) }
+
+func rootsOf(ctx context.Context, s objects) (roots []string, err error) {
+	err = s.Top(ctx, func(o Object) error {
+		if o.Folder && rootName(o.Name) {
+			roots = append(roots, o.Name)
+		}
+		return nil
+	})
+	return roots, err
+}
+
 // List gives all objects whose name begins with prefix, which has a slash.
 func (s *Store) List(ctx context.Context, prefix string, each func(Object) error) error {
 	if s.Dir != "" {

@@ -95,17 +95,6 @@ func (t *Tier) sweep(ctx context.Context) error {
 	return t.store.Prune(ctx, before)
 }
 
-// rootsOf lists the folders at the top that are named like roots.
-func rootsOf(ctx context.Context, s objects) (roots []string, err error) {
-	err = s.Top(ctx, func(o Object) error {
-		if o.Folder && rootName(o.Name) {
-			roots = append(roots, o.Name)
-		}
-		return nil
-	})
-	return roots, err
-}
-
 // drop deletes blocks that were taken out of the index, and counts them; those that it
 // could not delete are put back.
 func (t *Tier) drop(ctx context.Context, gone []victim, count *atomic.Int64) error {
