@@ -13,10 +13,11 @@ import (
 // kvSameAnswer is the promise: a prompt seen before costs one token, and its
 // answer is the one it had.
 func (s *suite) kvSameAnswer(t *testing.T) {
+	const length = 16 // of the answers
 	for _, n := range []int{1, 2, 63, 64, 65, 130} {
 		t.Run(fmt.Sprintf("%d tokens", n), func(t *testing.T) {
 			scope, prompt := s.scope(t), s.words(t, "same", n)
-			want := s.kvFresh(t, prompt, s.o.AnswerTokens)
+			want := s.kvFresh(t, prompt, length)
 
 			first := s.kvLoad(t, scope, prompt, 0)
 			require.Zero(t, first.Position)
@@ -27,17 +28,17 @@ func (s *suite) kvSameAnswer(t *testing.T) {
 			s.forward(t, first.Session, 0)
 			saved := s.kvSave(t, first.Session, n, &wire.KVSaveRequest{Scope: scope})
 			require.Equal(t, n, saved.Written)
-			s.sameAnswer(t, want, s.kvAnswer(t, &wire.KVLoadResponse{Session: first.Session, Position: n}, s.o.AnswerTokens, true))
+			s.sameAnswer(t, want, s.kvAnswer(t, &wire.KVLoadResponse{Session: first.Session, Position: n}, length, true))
 
 			for range 2 { // a load copies: what is stored stays
 				again := s.kvLoad(t, scope, prompt, 0)
 				require.Equal(t, n-1, again.Position)
-				s.sameAnswer(t, want, s.kvAnswer(t, again, s.o.AnswerTokens, true))
+				s.sameAnswer(t, want, s.kvAnswer(t, again, length, true))
 			}
 			s.kvSettle(t)
 			again := s.kvLoad(t, scope, prompt, 0)
 			require.Equal(t, n-1, again.Position)
-			s.sameAnswer(t, want, s.kvAnswer(t, again, s.o.AnswerTokens, true))
+			s.sameAnswer(t, want, s.kvAnswer(t, again, length, true))
 		})
 	}
 }
