@@ -227,7 +227,7 @@ func stored(t *testing.T, dir string) map[string]int64 {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // gone while we look
 		}
-		if err != nil || d.IsDir() {
+		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		if info, err := d.Info(); err == nil {

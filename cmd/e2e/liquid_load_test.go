@@ -27,7 +27,7 @@ func TestLiquidLoad_OnePrefixIsComputedOnce(t *testing.T) {
 	})
 	computed := s.station(t).PromptTokens - before
 	t.Logf("%d tokens computed for %d prompts of %d", computed, clients, got[0].Prompt)
-	require.Greater(t, got[0].Prompt, 600)
+	require.Greater(t, got[0].Prompt, 550)
 	// The prefix once, and of each the question with its marks.
 	require.Less(t, computed, uint64(got[0].Prompt+clients*40))
 	waited := 0
@@ -181,7 +181,7 @@ func TestLiquidLoad_ThirtyTurnsToTheEndOfTheContext(t *testing.T) {
 // Conversations that need four times the RAM and twice the disk that there is:
 // all are answered right, and no budget is exceeded.
 func TestLiquidLoad_WorkingSetOfFourBudgets(t *testing.T) {
-	const warm, cold, conversations = 16 << 20, 40 << 20, 12
+	const warm, cold, conversations = 12 << 20, 24 << 20, 12
 	dir := t.TempDir()
 	s := start(t, storeIn(dir), fmt.Sprint("THOTH_KV_WARM_BYTES=", warm), fmt.Sprint("THOTH_KV_COLD_BYTES=", cold), "THOTH_CELLS=2048", "THOTH_CONTEXT_LENGTH=1024")
 	q := func(i int) obj {
@@ -212,7 +212,7 @@ func TestLiquidLoad_WorkingSetOfFourBudgets(t *testing.T) {
 	for _, a := range want {
 		need += int64(a.Prompt * x.TokenBytes)
 	}
-	require.Greater(t, need, int64(3*warm), "or the test is none")
+	require.Greater(t, need, int64(4*warm), "or the test is none")
 	require.Positive(t, x.Warm.Evictions)
 	require.Positive(t, x.Cold.Evictions)
 	require.Positive(t, cached)
@@ -233,7 +233,7 @@ func TestLiquidLoad_BudgetsHold(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, append(weights, storeIn(dir), fmt.Sprint("THOTH_KV_WARM_BYTES=", warm), fmt.Sprint("THOTH_KV_COLD_BYTES=", cold))...)
 	ask := func(ctx context.Context, i int) error {
-		a, err := s.trySay(ctx, obj{"messages": []obj{user(words(uint64(1000+i), 110))}, "max_tokens": 2})
+		a, err := s.trySay(ctx, obj{"messages": []obj{user(words(uint64(1000+i), 150))}, "max_tokens": 2})
 		if err == nil && a.Prompt < 800 {
 			err = fmt.Errorf("a prompt of %d tokens", a.Prompt)
 		}

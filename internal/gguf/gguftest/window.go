@@ -11,15 +11,16 @@ import (
 const (
 	WindowVocabulary = 512
 	WindowSize       = 32 // positions that five of the six layers see
-	WindowWords      = 259
+	WindowWords      = 260
 
 	windowEmbed, windowHeads, windowKVHeads, windowHead, windowFF, windowLayers = 64, 2, 1, 32, 128, 6
 )
 
 // Window gives a model that an engine loads: a small gemma3 of random weights,
 // always the same ones, with sliding-window attention in five of its six layers.
-// Tokens from [WindowWords] on are words that no text is made of, those below
-// bytes and three control tokens. more are further settings, such as a chat template.
+// Tokens from [WindowWords] on are words that no text is made of, those below the
+// space, bytes and three control tokens. more are further settings, such as a chat
+// template.
 func Window(more ...Setting) []byte {
 	tokens, scores, types := make([]string, WindowVocabulary), make([]float32, WindowVocabulary), make([]int32, WindowVocabulary)
 	const control, byteToken, normal = 3, 6, 1
@@ -27,8 +28,10 @@ func Window(more ...Setting) []byte {
 		switch {
 		case i < 3:
 			tokens[i], types[i] = []string{"<unk>", "<bos>", "<eos>"}[i], control
-		case i < WindowWords:
+		case i < WindowWords-1:
 			tokens[i], types[i] = fmt.Sprintf("<0x%02X>", i-3), byteToken
+		case i < WindowWords:
+			tokens[i], types[i] = "\u2581", normal // as vocabularies of this kind write the space
 		default:
 			tokens[i], types[i], scores[i] = fmt.Sprintf("w%d", i), normal, float32(-i)
 		}
@@ -42,6 +45,7 @@ func Window(more ...Setting) []byte {
 		{"gemma3.attention.sliding_window", uint32(WindowSize)}, {"gemma3.rope.freq_base", float32(1e6)},
 		{"tokenizer.ggml.model", "llama"}, {"tokenizer.ggml.tokens", tokens}, {"tokenizer.ggml.scores", scores}, {"tokenizer.ggml.token_type", types},
 		{"tokenizer.ggml.bos_token_id", uint32(1)}, {"tokenizer.ggml.eos_token_id", uint32(2)}, {"tokenizer.ggml.unknown_token_id", uint32(0)},
+		{"tokenizer.ggml.add_space_prefix", false},
 	}, more...)}
 	var data []byte
 	r := rand.New(rand.NewPCG(1, 2))
