@@ -65,6 +65,11 @@ func (l *loop) chooseSource(c *call) bool {
 	}
 	fetching := x.fetching.Load()
 	if !fetching {
+		if x.hotN < x.limit && x.match.Tokens() < x.limit {
+			// A copy may have been finished since the handler looked, and its cells be
+			// gone: what was hot then is warm now.
+			x.match.Refresh()
+		}
 		x.warm = min(x.match.Tokens(), x.limit)
 	}
 	have := max(x.hotN, x.warm, c.seq.pos)

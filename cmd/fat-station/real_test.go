@@ -19,6 +19,7 @@ import (
 	"thoth/station"
 	"thoth/station/client"
 	"thoth/station/engine"
+	"thoth/station/kvstore"
 	"thoth/station/native"
 	"thoth/station/stationtest"
 	"thoth/station/wire"
@@ -33,7 +34,7 @@ func realStation(t *testing.T, o native.Options) string {
 	lib, err := filepath.Abs("../../build/lib/ollama")
 	require.NoError(t, err)
 	o.LibraryDir, o.Model, o.Poll = lib, testModel(t), -1
-	st := station.New(station.Options{Build: "test"})
+	st := station.New(station.Options{Build: "test", KV: kvstore.Options{WarmBytes: 1 << 30}})
 	loaded := make(chan struct{})
 	st.Start(func(ctx context.Context, p func(float32)) (engine.Engine, error) { return native.Load(ctx, o, p) },
 		func(engine.Info) { close(loaded) })

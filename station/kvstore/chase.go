@@ -25,6 +25,10 @@ type chase struct {
 	brought map[*node]struct{} // guarded by s.mu
 }
 
+// mostTails bounds the tails that one prompt has read: of those that only a read
+// can tell, most are of no use.
+const mostTails = 4
+
 // flight is one read of a block, for all who wait for it.
 type flight struct {
 	parent *node // pinned; nil when there was nothing to read
@@ -185,7 +189,7 @@ func (c *chase) tails(at *node, rest []int32) error {
 		}
 		return s.gone.text(k)
 	}
-	for _, t := range promising(list, parent, rest, have, s.o.Tails, text) {
+	for _, t := range promising(list, parent, rest, have, mostTails, text) {
 		if k := at.kids[t.Key]; !at.gone && (k == nil || k.state == hollow) {
 			flights = append(flights, s.fly(at, t.Key, t.Tokens, nil, nil))
 		}

@@ -121,7 +121,8 @@ func (m *Match) Fetch(ctx context.Context, g Gate) {
 		m.brought = c.broughtNow()
 		s.extend(m)
 	}
-	if m.short = s.why(m); m.short.Reason != "" && late != "" {
+	// Where RAM knows how the prompt leaves what is stored, that says more.
+	if m.short = s.why(m); m.short.Reason != "" && m.short.DiffersAt < 0 && late != "" {
 		m.short.Reason = late
 	}
 }

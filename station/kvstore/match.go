@@ -55,6 +55,18 @@ func (s *Store) Find(sc Scope, tokens []int32) *Match {
 // Tokens is the number of positions that can be used now.
 func (m *Match) Tokens() int { return m.pos }
 
+// Refresh extends the match by what has come into RAM since.
+func (m *Match) Refresh() {
+	s := m.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before := m.pos; !m.over {
+		if s.extend(m); m.pos > before {
+			m.short = s.why(m)
+		}
+	}
+}
+
 // Short is why it is no more.
 func (m *Match) Short() Short { return m.short }
 

@@ -98,7 +98,7 @@ func TestStore_ReservingNeverTakesThePrefixJustMatched(t *testing.T) {
 func TestStore_TheBudgetCountsTheFreeListToo(t *testing.T) {
 	// Tails take a quarter of a block here, so that free memory of one size is in the way of another.
 	const bytes = 1024
-	s := open(t, Options{Identity: named, TokenBytes: bytes, WarmBytes: 3 * 64 * bytes})
+	s := open(t, Options{Identity: named, TokenBytes: bytes, WarmBytes: 3 * 64 * bytes, Tails: 4})
 	done := func(c *Capture) *Capture {
 		for _, f := range c.Fills {
 			f.Done()

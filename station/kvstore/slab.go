@@ -1,6 +1,7 @@
 package kvstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -26,10 +27,12 @@ type slabs struct {
 	used       int64 // given out
 	free       int64 // on the free lists
 	lists      map[int64][][]byte
+	fresh      chan []byte // mapped and not yet touched
 }
 
 func newSlabs(budget int64, tokenBytes int) slabs {
-	return slabs{budget: max(budget, 0), tokenBytes: tokenBytes, page: int64(os.Getpagesize()), lists: map[int64][][]byte{}}
+	return slabs{budget: max(budget, 0), tokenBytes: tokenBytes, page: int64(os.Getpagesize()), lists: map[int64][][]byte{},
+		fresh: make(chan []byte, 64)}
 }
 
 // size is the memory that so many positions take: whole pages.
@@ -62,7 +65,26 @@ func (a *slabs) take(size int64) ([]byte, error) {
 		return nil, fmt.Errorf("no memory for a block of stored KV: %w", err)
 	}
 	a.used += size
+	select {
+	case a.fresh <- m:
+	default: // whoever writes first pays
+	}
 	return m, nil
+}
+
+// populate has the kernel find pages for fresh memory, until ctx ends. Copying
+// rows into memory never touched takes five times as long, and it is the engine's
+// loop that copies. Memory that was unmapped meanwhile is no harm: the call fails,
+// or touches what is mapped there now.
+func (a *slabs) populate(ctx context.Context) {
+	for {
+		select {
+		case m := <-a.fresh:
+			_ = unix.Madvise(m, unix.MADV_POPULATE_WRITE) // an older kernel does not know it
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // put takes memory back; what the budget allows is kept for the next take.

@@ -16,7 +16,7 @@ type Options struct {
 	Identity   block.Identity   // Digest may be empty at first, see SetDigest
 	TokenBytes int              // KV bytes of one position; 0: nothing can be stored
 	WarmBytes  int64            // RAM for blocks, in bytes, free list included; 0: nothing can be stored
-	Tails      int              // tails kept below one parent; default 4
+	Tails      int              // tails kept below one parent; default 32: all conversations below 64 tokens have one parent
 	HeldShare  float64          // share of WarmBytes that pin and ttl may hold; default 0.5
 	Cold       Cold             // nil: none
 	ColdReason string           // why there is none, for Index
@@ -29,7 +29,7 @@ type Options struct {
 
 func (o *Options) defaults() {
 	if o.Tails <= 0 {
-		o.Tails = 4
+		o.Tails = 32
 	}
 	if o.HeldShare <= 0 || o.HeldShare > 1 {
 		o.HeldShare = 0.5
@@ -128,6 +128,7 @@ func New(o Options) *Store {
 		counts:   counts{drops: map[string]uint64{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.wg.Go(func() { s.slabs.populate(s.ctx) })
 	if s.cold != nil {
 		for range o.Writers {
 			s.wg.Go(s.writer)
