@@ -18,19 +18,20 @@ type backendPlan struct {
 	cuda    CUDA
 }
 
-// planBackend decides what to start with. An explicit wish for CUDA that
-// cannot work is refused at once, naming both versions, and not served slowly.
-func planBackend(requested string, preferCPU bool, m Machine) (*backendPlan, error) {
+// planBackend decides what to start with; onCPU names the setting that asks for
+// the CPU, "" for none. An explicit wish for CUDA that cannot work is refused at
+// once, naming both versions, and not served slowly.
+func planBackend(requested, onCPU string, m Machine) (*backendPlan, error) {
 	switch requested {
 	case "", BackendAuto, BackendCUDA, BackendCPU:
 	default:
 		return nil, settingError("THOTH_BACKEND is %q; allowed are auto, cpu and cuda", requested)
 	}
-	if preferCPU {
+	if onCPU != "" {
 		if requested == BackendCUDA {
-			return nil, settingError("THOTH_BACKEND=cuda and THOTH_STATION_PREFER_CPU=1 contradict each other: unset one")
+			return nil, settingError("THOTH_BACKEND=cuda and %s=1 contradict each other: unset one", onCPU)
 		}
-		return &backendPlan{backend: BackendCPU, reason: "THOTH_STATION_PREFER_CPU is set"}, nil
+		return &backendPlan{backend: BackendCPU, reason: onCPU + " is set"}, nil
 	}
 	if requested == BackendCPU {
 		return &backendPlan{backend: BackendCPU}, nil

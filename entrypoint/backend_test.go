@@ -56,7 +56,7 @@ func TestBackendPlan_Auto(t *testing.T) {
 		"empty folder":    {machine(t, openModule, dev, libcuda, "/lib/ollama/cuda_v13/readme"), "cpu", "", "no CUDA library"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := planBackend(BackendAuto, false, c.m)
+			p, err := planBackend(BackendAuto, "", c.m)
 			require.NoError(t, err)
 			require.Equal(t, c.backend, p.backend)
 			require.Equal(t, c.runtime, p.cuda.Runtime)
@@ -67,29 +67,32 @@ func TestBackendPlan_Auto(t *testing.T) {
 }
 
 func TestBackendPlan_ExplicitCUDANamesBothVersions(t *testing.T) {
-	_, err := planBackend(BackendCUDA, false, machine(t, closedModule, dev, libcuda, cuda13))
+	_, err := planBackend(BackendCUDA, "", machine(t, closedModule, dev, libcuda, cuda13))
 	require.ErrorContains(t, err, "535.129.03")
 	require.ErrorContains(t, err, "cuda_v13")
 	require.ErrorContains(t, err, "580")
 
-	p, err := planBackend(BackendCUDA, false, machine(t, openModule, dev, libcuda, cuda13))
+	p, err := planBackend(BackendCUDA, "", machine(t, openModule, dev, libcuda, cuda13))
 	require.NoError(t, err)
 	require.False(t, p.fall("it died"), "an explicit wish is not served on something else")
 }
 
 func TestBackendPlan_CPUByWish(t *testing.T) {
 	m := machine(t, openModule, dev, libcuda, cuda13)
-	p, err := planBackend(BackendCPU, false, m)
+	p, err := planBackend(BackendCPU, "", m)
 	require.NoError(t, err)
 	require.Equal(t, []string{"THOTH_BACKEND=cpu", "THOTH_BACKEND_REASON="}, p.env(""))
-	p, err = planBackend(BackendAuto, true, m)
+	p, err = planBackend(BackendAuto, (&Options{PreferCPU: true}).onCPU(), m)
 	require.NoError(t, err)
 	require.Equal(t, []string{"THOTH_BACKEND=cpu", "THOTH_BACKEND_REASON=THOTH_STATION_PREFER_CPU is set"}, p.env(""))
+	p, err = planBackend(BackendAuto, (&Options{Exact: true}).onCPU(), m)
+	require.NoError(t, err)
+	require.Equal(t, []string{"THOTH_BACKEND=cpu", "THOTH_BACKEND_REASON=THOTH_EXACT is set"}, p.env(""))
 }
 
 func TestBackendPlan_FallsOnceWithTheReason(t *testing.T) {
 	m := machine(t, openModule, dev, libcuda, cuda13)
-	p, err := planBackend(BackendAuto, false, m)
+	p, err := planBackend(BackendAuto, "", m)
 	require.NoError(t, err)
 	require.Equal(t, "LD_LIBRARY_PATH="+m.LibraryDirs[0]+"/cuda_v13:"+m.Root+"/usr/local/nvidia/lib64:/mine", p.env("/mine")[2])
 	require.True(t, p.fall("station ended with exit code 70"))

@@ -25,6 +25,7 @@ type Options struct {
 
 	Backend   string // auto, cuda, cpu; default auto
 	PreferCPU bool   // take the CPU whatever is there
+	Exact     bool   // the station is asked for results that only the CPU has
 	Machine   Machine
 
 	HandshakeTimeout time.Duration // a child must announce itself within it; default 30 s
@@ -104,4 +105,15 @@ func setDefault[T comparable](v *T, d T) {
 	if *v == zero {
 		*v = d
 	}
+}
+
+// onCPU names the setting that asks for the CPU, "" for none.
+func (o *Options) onCPU() string {
+	switch {
+	case o.PreferCPU:
+		return "THOTH_STATION_PREFER_CPU"
+	case o.Exact:
+		return "THOTH_EXACT"
+	}
+	return ""
 }

@@ -85,6 +85,7 @@ func TestOptions_ConflictsAreRefused(t *testing.T) {
 		"THOTH_MAX_FAILED_STARTS": {MaxFailedStarts: -1},
 		"THOTH_BACKEND":           {Backend: "gpu"},
 		"contradict":              {Backend: "cuda", PreferCPU: true},
+		"THOTH_EXACT":             {Backend: "cuda", Exact: true},
 		"FAT_STATION_URL":         {StationURL: "http://127.0.0.1:1", StationBin: "x"},
 		"loopback":                {StationListen: "0.0.0.0:8000"},
 		"0 to 65535":              {StationListen: "127.0.0.1:http"},

@@ -62,7 +62,7 @@ func New(o Options) (*Supervisor, error) {
 		return s, nil
 	}
 	var err error
-	if s.plan, err = planBackend(o.Backend, o.PreferCPU, o.Machine); err != nil {
+	if s.plan, err = planBackend(o.Backend, o.onCPU(), o.Machine); err != nil {
 		return nil, err
 	}
 	if s.listen = o.StationListen; s.listen == "" {

@@ -36,6 +36,7 @@ type settings struct {
 
 	Backend   string `env:"THOTH_BACKEND" default:"auto" enum:"auto,cpu,cuda" help:"What the station computes on: auto tries CUDA and falls back to the CPU, cuda fails without it."`
 	PreferCPU bool   `name:"station-prefer-cpu" env:"THOTH_STATION_PREFER_CPU" help:"Take the CPU whatever is there."`
+	Exact     bool   `env:"THOTH_EXACT" help:"The station's setting, which only the CPU can have: auto then takes the CPU."`
 
 	HandshakeSeconds float64 `env:"THOTH_HANDSHAKE_SECONDS" default:"30" help:"A child must announce itself within this time of its start. Loading the model comes after it."`
 	LegacySeconds    float64 `env:"THOTH_LEGACY_SECONDS" default:"5" help:"A station silent for so long is asked for /health, in case it is older than the handshake."`
@@ -133,7 +134,7 @@ func (s *settings) options(environ []string) entrypoint.Options {
 	o := entrypoint.Options{
 		StationBin: s.StationBin, HostBin: s.HostBin,
 		StationURL: s.StationURL, StationListen: s.StationListen, RuntimeDir: s.RuntimeDir,
-		Backend: s.Backend, PreferCPU: s.PreferCPU,
+		Backend: s.Backend, PreferCPU: s.PreferCPU, Exact: s.Exact,
 		HandshakeTimeout: seconds(s.HandshakeSeconds), LegacyAfter: seconds(s.LegacySeconds),
 		StableAfter: seconds(s.StableSeconds), MaxFailedStarts: s.MaxFailedStarts,
 		Shutdown: seconds(s.ShutdownSeconds), HostDrain: seconds(s.HostDrainSeconds), StationFlush: seconds(s.StationFlushSeconds),
