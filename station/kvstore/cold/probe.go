@@ -20,6 +20,7 @@ const (
 	maxProbeBytes = 4 << 20
 	minProbeDelay = 500 * time.Millisecond
 	maxProbeDelay = time.Minute
+	probeGap      = 5 * time.Second // between two rounds, or a store that is often missed was written to all day
 )
 
 // try finds out whether the store can be used at all.
@@ -67,10 +68,10 @@ func writing(content []byte) func(io.Writer) error {
 	}
 }
 
-// probeLoop measures the store at first, and again whenever that is asked for: after a
-// miss or when a breaker has opened, with growing delays until the store is well.
+// probeLoop measures the store at first, and tries it again whenever that is asked for:
+// after a miss or when a breaker has opened, with growing delays until it is well.
 func (t *Tier) probeLoop(ctx context.Context) {
-	t.probe(ctx)
+	t.probe(ctx, min(max(block.Tokens*t.o.TokenBytes, minProbeBytes), maxProbeBytes), true)
 	for {
 		select {
 		case <-ctx.Done():
@@ -83,16 +84,22 @@ func (t *Tier) probeLoop(ctx context.Context) {
 				return
 			case <-time.After(delay):
 			}
-			well = t.probe(ctx)
+			well = t.probe(ctx, minProbeBytes, false)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(probeGap):
 		}
 	}
 }
 
-// probe writes an object of a block's size, reads it as a caller would, some
-// together, and deletes it. It tells whether all that worked as it should.
-func (t *Tier) probe(ctx context.Context) (well bool) {
+// probe writes an object of so many bytes, reads it and deletes it. The first one also learns the
+// rate, from some reads together, as a caller's are. It tells whether all that
+// worked as it should.
+func (t *Tier) probe(ctx context.Context, size int, rate bool) (well bool) {
 	defer t.probed.Add(1)
-	name, content := probeObject(min(max(block.Tokens*t.o.TokenBytes, minProbeBytes), maxProbeBytes))
+	name, content := probeObject(size)
 	err := t.call(ctx, func(ctx context.Context) error { return t.store.Write(ctx, name, writing(content)) })
 	if t.wrote(ctx, err) != nil {
 		// Reading may go on while writing fails: any answer is good.
@@ -104,20 +111,22 @@ func (t *Tier) probe(ctx context.Context) (well bool) {
 		return false
 	}
 	defer func() { _ = t.delete(context.WithoutCancel(ctx), name) }()
-	first, err := t.probeRead(ctx, name)
+	first, err := t.probeRead(ctx, name, rate)
 	if t.note(ctx, &t.reads, "reading", err) != nil {
 		return false
 	}
-	var group sync.WaitGroup
-	for range parallel / 2 {
-		group.Go(func() { _, _ = t.probeRead(ctx, name) })
+	if rate {
+		var group sync.WaitGroup
+		for range parallel / 2 {
+			group.Go(func() { _, _ = t.probeRead(ctx, name, rate) })
+		}
+		group.Wait()
 	}
-	group.Wait()
 	return !t.speed.slower(first)
 }
 
 // probeRead reads an object to its end, and gives the time to its first byte.
-func (t *Tier) probeRead(ctx context.Context, name string) (first time.Duration, err error) {
+func (t *Tier) probeRead(ctx context.Context, name string, rate bool) (first time.Duration, err error) {
 	err = t.call(ctx, func(ctx context.Context) error {
 		began, together := time.Now(), t.speed.begin()
 		r, size, err := t.store.Read(ctx, name, -1)
@@ -125,6 +134,9 @@ func (t *Tier) probeRead(ctx context.Context, name string) (first time.Duration,
 		if err == nil {
 			defer r.Close()
 			_, err = io.Copy(io.Discard, r)
+		}
+		if !rate && t.speed.measured() {
+			size = 0 // too small to tell
 		}
 		t.speed.end(together, first, time.Since(began)-first, size, err == nil)
 		return err

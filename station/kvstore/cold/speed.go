@@ -81,6 +81,13 @@ func (s *speed) missed(d time.Duration) {
 	}
 }
 
+// measured tells whether there is a prediction.
+func (s *speed) measured() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known
+}
+
 // slower tells whether the prediction is far above what a probe just took.
 func (s *speed) slower(first time.Duration) bool {
 	s.mu.Lock()

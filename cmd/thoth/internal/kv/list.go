@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -85,12 +86,18 @@ func (s *Store) List(ctx context.Context) ([]Root, error) {
 
 // Blocks lists the blocks of one root by their headers; the rest of them is not read.
 func (s *Store) Blocks(ctx context.Context, root string) (list []Block, err error) {
-	err = s.each(ctx, root, func(o stored) error {
+	var mu sync.Mutex
+	add := func(b Block) error {
+		mu.Lock()
+		defer mu.Unlock()
+		list = append(list, b)
+		return nil
+	}
+	err = s.work(ctx, root, func(ctx context.Context, o stored) error {
 		b := Block{Key: o.Object.Name, Tokens: o.tokens, Bytes: o.Size, Time: o.Time}
 		if o.stray {
 			b.Tokens, b.Fault = 0, "stray"
-			list = append(list, b)
-			return nil
+			return add(b)
 		}
 		err := s.read(ctx, o.Object.Name, block.HeaderBytes, func(r io.Reader, size int64) error {
 			h, group, err := block.DecodeHeader(r, size)
@@ -108,9 +115,9 @@ func (s *Store) Blocks(ctx context.Context, root string) (list []Block, err erro
 		case err != nil:
 			return err
 		}
-		list = append(list, b)
-		return nil
+		return add(b)
 	})
+	slices.SortFunc(list, func(a, b Block) int { return strings.Compare(a.Key, b.Key) })
 	return list, err
 }
 

@@ -2,8 +2,11 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"thoth/station/kvstore/block"
 	"thoth/station/kvstore/cold"
@@ -26,58 +29,80 @@ func (s *Store) Remove(ctx context.Context, what What) (blocks int, bytes int64,
 		}
 	}
 	if ways != 1 {
-		return 0, 0, fmt.Errorf("want one of --all, --root HEX and KEY...")
+		return 0, 0, errors.New("want one of --all, --root HEX and KEY...")
 	}
-	wanted := map[block.Key]bool{} // by key, whether it was met
-	places := map[string]bool{}
-	for _, k := range what.Keys {
-		if strings.Contains(k, "/") {
-			if _, _, ok := cold.ParseObjectName(k); !ok {
-				return 0, 0, fmt.Errorf("%.300q is no place of a block: want root/parent/key as ls prints it", k)
-			}
-			places[k] = false
-			continue
-		}
-		key, err := block.ParseKey(k)
-		if err != nil {
+	var only *picker
+	if len(what.Keys) > 0 {
+		if only, err = newPicker(what.Keys); err != nil {
 			return 0, 0, err
 		}
-		wanted[key] = false
 	}
-	err = s.each(ctx, what.Root, func(o stored) error {
-		if len(what.Keys) > 0 {
-			_, byKey := wanted[o.Key]
-			_, byPlace := places[o.Object.Name]
-			if o.stray || !byKey && !byPlace {
-				return nil
-			}
-			if byKey {
-				wanted[o.Key] = true
-			}
-			if byPlace {
-				places[o.Object.Name] = true
-			}
+	var n, size atomic.Int64
+	err = s.work(ctx, what.Root, func(ctx context.Context, o stored) error {
+		if only != nil && !only.takes(o) {
+			return nil
 		}
 		if err := s.delete(ctx, o.Object.Name); err != nil {
 			return err
 		}
 		if !o.stray {
-			blocks, bytes = blocks+1, bytes+o.Size
+			n.Add(1)
+			size.Add(o.Size)
 		}
 		return nil
 	})
-	if err != nil {
-		return blocks, bytes, err
+	if err == nil && only != nil {
+		err = only.missing()
 	}
-	for k, met := range wanted {
-		if !met {
-			return blocks, bytes, fmt.Errorf("no block %s in this store", k)
+	return int(n.Load()), size.Load(), err
+}
+
+// picker chooses blocks by key or place, and remembers which it met.
+type picker struct {
+	mu  sync.Mutex
+	met map[string]bool // by hex key, or place
+}
+
+func newPicker(keys []string) (*picker, error) {
+	p := &picker{met: map[string]bool{}}
+	for _, k := range keys {
+		if _, _, ok := cold.ParseObjectName(k); ok {
+			p.met[k] = false
+			continue
+		}
+		if strings.Contains(k, "/") {
+			return nil, fmt.Errorf("%.300q is no place of a block: want root/parent/key as ls --root prints it", k)
+		}
+		key, err := block.ParseKey(k)
+		if err != nil {
+			return nil, err
+		}
+		p.met[key.String()] = false
+	}
+	return p, nil
+}
+
+func (p *picker) takes(o stored) (yes bool) {
+	if o.stray {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range []string{o.Object.Name, o.Key.String()} {
+		if _, ok := p.met[name]; ok {
+			p.met[name], yes = true, true
 		}
 	}
-	for p, met := range places {
+	return yes
+}
+
+func (p *picker) missing() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, met := range p.met {
 		if !met {
-			return blocks, bytes, fmt.Errorf("no block %s in this store", p)
+			return fmt.Errorf("no block %s in this store", name)
 		}
 	}
-	return blocks, bytes, nil
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"thoth/station/kvstore"
@@ -78,6 +79,41 @@ func (s *Store) each(ctx context.Context, root string, f func(stored) error) err
 		}
 	}
 	return nil
+}
+
+// together is how many objects are worked on at once: a bucket answers slowly, not rarely.
+const together = 8
+
+// work runs f for the objects of a root, or of all, some together, and ends at the
+// first error.
+func (s *Store) work(ctx context.Context, root string, f func(context.Context, stored) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan stored)
+	var group sync.WaitGroup
+	for range together {
+		group.Go(func() {
+			for o := range next {
+				if err := f(ctx, o); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	err := s.each(ctx, root, func(o stored) error {
+		select {
+		case next <- o:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	close(next)
+	group.Wait()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 // read opens an object and hands it on, within the time of one call.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"thoth/station/kvstore"
 	"thoth/station/kvstore/block"
@@ -28,14 +29,18 @@ func (s *Store) Verify(ctx context.Context, root string, fix bool, out io.Writer
 	type place struct{ root, key block.Key }
 	parents := map[place]block.Key{}
 	var right []block.Name
-	err = s.each(ctx, root, func(o stored) error {
-		if o.stray {
-			v.Strays++
-			return nil
+	var mu sync.Mutex
+	err = s.work(ctx, root, func(ctx context.Context, o stored) (err error) {
+		if !o.stray {
+			err = s.read(ctx, o.Object.Name, -1, func(r io.Reader, size int64) error { return s.check(r, size, o) })
 		}
-		err := s.read(ctx, o.Object.Name, -1, func(r io.Reader, size int64) error { return s.check(r, size, o) })
+		mu.Lock()
+		defer mu.Unlock()
 		var f *block.Fault
 		switch {
+		case o.stray:
+			v.Strays++
+			return nil
 		case errors.Is(err, kvstore.ErrNotFound):
 			return nil // it was evicted meanwhile
 		case errors.As(err, &f):
