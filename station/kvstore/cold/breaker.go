@@ -35,7 +35,7 @@ func (b *breaker) record(ctx context.Context, err error) (tripped bool) {
 		return false
 	}
 	tripped = b.reason == ""
-	b.reason = sentence(err)
+	b.reason = Sentence(err)
 	return tripped
 }
 
@@ -52,9 +52,9 @@ func (b *breaker) count() uint64 {
 	return b.failures
 }
 
-// sentence says of what kind a failure is. It holds no name of an object, so
+// Sentence says of what kind a failure is. It holds no name of an object, so
 // anyone may see it.
-func sentence(err error) string {
+func Sentence(err error) string {
 	var no syscall.Errno
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
@@ -186,4 +187,26 @@ func TestTier_FindsWhatAnotherProcessWrote(t *testing.T) {
 			require.Zero(t, c.Stats(func(block.Key) bool { return true }).WrittenBytes, "nothing is written twice")
 		})
 	}
+}
+
+func TestTails_GivesTheNewestOfMany(t *testing.T) {
+	dir := t.TempDir()
+	tier := openTier(t, dir, opts())
+	settled(t, tier)
+	var want []block.Name
+	for i := range 3 * maxTails {
+		b := chain(root(""), 10, i+1)[0]
+		put(t, tier, b)
+		age(t, fileOf(dir, b), time.Duration(i)*time.Minute)
+		if i < maxTails {
+			want = append(want, b.Name)
+		}
+	}
+	tails, err := tier.Tails(t.Context(), root(""), root(""))
+	require.NoError(t, err)
+	var got []block.Name
+	for _, x := range tails {
+		got = append(got, x.Name)
+	}
+	require.Equal(t, want, got)
 }

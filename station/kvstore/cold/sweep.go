@@ -15,7 +15,7 @@ func (t *Tier) sweepLoop(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := t.sweep(ctx); err != nil && ctx.Err() == nil {
-			t.o.Logger.Warn().Str("reason", sentence(err)).Msg("the cold store could not be swept")
+			t.o.Logger.Warn().Str("reason", Sentence(err)).Msg("the cold store could not be swept")
 		}
 		select {
 		case <-ctx.Done():

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -270,26 +271,30 @@ func (t *Tier) damaged(ctx context.Context, object string, name block.Name, f *b
 	t.index.forget(name)
 }
 
-// maxTails bounds what Tails gives: a parent keeps a few.
+// maxTails bounds what Tails gives: each has to be read to know whether it matches.
 const maxTails = 16
 
-// Tails lists the tails below parent.
+// Tails lists the tails below parent: the last written of one page of a listing,
+// newest first. Below a shared prompt there may be any number of them.
 func (t *Tier) Tails(ctx context.Context, root, parent block.Key) ([]kvstore.Tail, error) {
 	if _, open := t.reads.open(); open {
 		return nil, kvstore.ErrFailing
 	}
-	var tails []kvstore.Tail
+	type dated struct {
+		kvstore.Tail
+		at time.Time
+	}
+	var found []dated
 	listed := 0
 	err := t.call(ctx, func(ctx context.Context) error {
 		return t.store.List(ctx, root.String()+"/"+parent.String()+"/", func(o Object) error {
-			n, tokens, ok := ParseObjectName(o.Name)
-			if ok {
+			if n, tokens, ok := ParseObjectName(o.Name); ok {
 				t.index.see(n, tokens, o.Size, o.Time)
 				if tokens < block.Tokens {
-					tails = append(tails, kvstore.Tail{Name: n, Tokens: tokens})
+					found = append(found, dated{kvstore.Tail{Name: n, Tokens: tokens}, o.Time})
 				}
 			}
-			if listed++; listed == pageSize || len(tails) == maxTails {
+			if listed++; listed == pageSize {
 				return errEnough
 			}
 			return nil
@@ -299,6 +304,11 @@ func (t *Tier) Tails(ctx context.Context, root, parent block.Key) ([]kvstore.Tai
 		return nil, t.readFailed(ctx, err)
 	}
 	t.reads.record(ctx, nil)
+	slices.SortFunc(found, func(a, b dated) int { return b.at.Compare(a.at) })
+	tails := make([]kvstore.Tail, 0, maxTails)
+	for _, d := range found[:min(len(found), maxTails)] {
+		tails = append(tails, d.Tail)
+	}
 	return tails, nil
 }
 
@@ -361,7 +371,7 @@ func (t *Tier) wrote(ctx context.Context, err error) error {
 
 func (t *Tier) note(ctx context.Context, b *breaker, doing string, err error) error {
 	if b.record(ctx, err) {
-		t.o.Logger.Error().Str("reason", sentence(err)).Msgf("the cold store fails at %s; it is tried again behind", doing)
+		t.o.Logger.Error().Str("reason", Sentence(err)).Msgf("the cold store fails at %s; it is tried again behind", doing)
 		ask(t.probes)
 	}
 	if err != nil {
