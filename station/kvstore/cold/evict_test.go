@@ -3,6 +3,7 @@ package cold
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,8 +30,9 @@ func TestPut_EvictsTheLongestUnusedLeafFirst(t *testing.T) {
 	size := block.ObjectSize(chain(root(""), 64, 1)[0], false)
 	o := opts()
 	o.BudgetBytes = 6*size + size/2
-	clock := time.Now()
-	o.Now = func() time.Time { clock = clock.Add(time.Second); return clock }
+	var ticks atomic.Int64
+	began := time.Now()
+	o.Now = func() time.Time { return began.Add(time.Duration(ticks.Add(1)) * time.Second) }
 	dir := t.TempDir()
 	tier := openTier(t, dir, o)
 	settled(t, tier)

@@ -180,10 +180,14 @@ func (t *Tier) Put(ctx context.Context, b *block.Block) error {
 // Get reads and checks a block. A tail is found when this tier has put it, Tails
 // has listed it or a sweep has seen it: its name tells its length.
 func (t *Tier) Get(ctx context.Context, name block.Name, into func(positions int) ([]byte, error)) (*block.Block, error) {
+	return t.GetTail(ctx, name, t.index.tokens(name), into)
+}
+
+// GetTail is Get of a block of so many tokens, which its object's name tells.
+func (t *Tier) GetTail(ctx context.Context, name block.Name, tokens int, into func(positions int) ([]byte, error)) (*block.Block, error) {
 	if _, open := t.reads.open(); open {
 		return nil, kvstore.ErrFailing
 	}
-	tokens := t.index.tokens(name)
 	object := ObjectName(name, tokens)
 	var b *block.Block
 	err := t.call(ctx, func(ctx context.Context) (err error) {
