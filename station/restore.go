@@ -8,6 +8,7 @@ import (
 
 	"thoth/station/engine"
 	"thoth/station/kvstore"
+	"thoth/station/kvstore/block"
 	"thoth/station/wire"
 )
 
@@ -224,6 +225,13 @@ func (l *loop) explain(x *restore, pos int, failed error) {
 		x.answer.Reason = wire.KVEnds
 		if known := x.hot.known(); len(known) > pos {
 			l.differs(x, pos, known[pos])
+		}
+		// The pool knows other prompts that begin alike; that the store has lost what
+		// it had of this one says more.
+		if !x.fetching.Load() && pos < x.match.Tokens()+block.Tokens {
+			if r := x.match.Short().Reason; r == wire.KVDamaged || r == wire.KVStoreFails {
+				x.answer.Reason = r
+			}
 		}
 	default:
 		short := kvstore.Short{Reason: wire.KVStoreSlow, DiffersAt: -1}

@@ -134,7 +134,7 @@ func (f *kvFlags) open(tokenBytes int, log zerolog.Logger) (kvstore.Cold, string
 		Timeout: f.ColdTimeout, Logger: log})
 	if err != nil {
 		log.Error().Err(err).Msg("the KV store cannot be used: KV will not survive a restart")
-		return nil, err.Error()
+		return nil, "the store cannot be used: " + cold.Sentence(err) // its path is the log's alone
 	}
 	return tier, ""
 }

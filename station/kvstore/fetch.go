@@ -98,7 +98,7 @@ func (m *Match) Fetch(ctx context.Context, g Gate) {
 	}
 	var c *chase
 	if p.pays || s.skips%relearn == 0 {
-		c = s.chase(at, rest, g)
+		c = s.chase(at, m.text[whole:], len(rest), g)
 	}
 	s.prune(at) // of a root made for nothing
 	s.mu.Unlock()
@@ -121,8 +121,11 @@ func (m *Match) Fetch(ctx context.Context, g Gate) {
 		m.brought = c.broughtNow()
 		s.extend(m)
 	}
-	// Where RAM knows how the prompt leaves what is stored, that says more.
-	if m.short = s.why(m); m.short.Reason != "" && m.short.DiffersAt < 0 && late != "" {
+	// Where RAM knows how the prompt leaves what is stored, that says more than
+	// that the store is slow; most prompts begin with the same few tokens.
+	m.short = s.why(m)
+	broken := late == wire.KVDamaged || late == wire.KVStoreFails
+	if m.short.Reason != "" && late != "" && (broken || m.short.DiffersAt < 0) {
 		m.short.Reason = late
 	}
 }
