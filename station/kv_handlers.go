@@ -72,7 +72,7 @@ func (st *Station) postKVLoad(w http.ResponseWriter, r *http.Request) *wire.Erro
 		gate.Wait = time.Duration(*q.WaitMS) * time.Millisecond
 		x.giveUp = arrived.Add(gate.Wait)
 	}
-	x.match = l.store.Find(x.scope, tokens[:x.limit])
+	x.match = l.store.Find(x.scope, tokens, x.limit)
 	defer x.match.Release()
 	var reading sync.WaitGroup
 	defer reading.Wait()

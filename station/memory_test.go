@@ -260,6 +260,10 @@ func (s *shelf) Get(_ context.Context, n block.Name, into func(int) ([]byte, err
 	return &c, nil
 }
 
+func (s *shelf) GetTail(ctx context.Context, n block.Name, _ int, into func(int) ([]byte, error)) (*block.Block, error) {
+	return s.Get(ctx, n, into)
+}
+
 func (s *shelf) Tails(_ context.Context, root, parent block.Key) ([]kvstore.Tail, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 type chase struct {
 	s      *Store
 	at     *node   // the last block that is in RAM, pinned
-	rest   []int32 // tokens after it
+	text   []int32 // tokens after it
+	rest   []int32 // the first ones of text: those that are wanted
 	gate   Gate
 	found  chan struct{} // closed when the first block is in
 	done   chan struct{} // closed at the end
@@ -36,19 +37,21 @@ type flight struct {
 	size   int     // tokens, as far as the name tells
 	tokens []int32 // expected; nil: whatever the name stands for
 	place  *node   // pinned: keeps the blocks below it in the tree; nil of a tail
+	void   bool    // what it brings was deleted on request
 	done   chan struct{}
 	node   *node // valid after done: where the rows are
 	err    error // valid after done
 }
 
 // chase starts one; nil when there are too many.
-func (s *Store) chase(at *node, rest []int32, g Gate) *chase {
+func (s *Store) chase(at *node, text []int32, wanted int, g Gate) *chase {
 	if s.chases >= maxChases {
 		return nil
 	}
 	s.chases++
-	c := &chase{s: s, at: at, rest: slices.Clone(rest), gate: g,
+	c := &chase{s: s, at: at, text: slices.Clone(text), gate: g,
 		found: make(chan struct{}), done: make(chan struct{}), brought: map[*node]struct{}{}}
+	c.rest = c.text[:wanted]
 	c.pin(at)
 	s.wg.Go(c.run)
 	return c
@@ -175,6 +178,9 @@ func (c *chase) tails(at *node, rest []int32) error {
 	if p := predict(s.cold, 1, int64(most)*int64(s.o.TokenBytes)); p.ok && !c.gate.plan(gain, true, p, p).pays {
 		return nil
 	}
+	if whole, err := c.wholeEnd(at, most); whole || err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, readTimeout)
 	list, err := s.cold.Tails(ctx, root, parent)
 	cancel()
@@ -206,6 +212,31 @@ func (c *chase) tails(at *node, rest []int32) error {
 		}
 	}
 	return err
+}
+
+// wholeEnd brings the tail that ends where the prompt does: who asked the same
+// before has left it, and its name is known.
+func (c *chase) wholeEnd(at *node, most int) (bool, error) {
+	end := c.text[at.end()-c.at.end():]
+	if len(end) >= block.Tokens || len(end) < leastOwed || len(end) < most {
+		return false, nil
+	}
+	s := c.s
+	s.mu.Lock()
+	if at.gone {
+		s.mu.Unlock()
+		return true, nil
+	}
+	f := s.fly(at, at.key.Child(end), len(end), end, nil)
+	s.mu.Unlock()
+	<-f.done
+	if f.err == nil {
+		return true, c.took(f)
+	}
+	if errors.Is(f.err, ErrNotFound) {
+		return false, nil
+	}
+	return false, f.err
 }
 
 // promising picks the tails worth reading, of those that may share more than
@@ -241,7 +272,7 @@ func promising(list []Tail, parent block.Key, rest []int32, have, most int, text
 
 // fly starts the read of a child of parent, or joins the one that is on.
 func (s *Store) fly(parent *node, key block.Key, size int, tokens []int32, place *node) *flight {
-	if f := s.flights[key]; f != nil && !f.parent.gone {
+	if f := s.flights[key]; f != nil && !f.void && !f.parent.gone {
 		return f
 	}
 	if err := s.ctx.Err(); err != nil {
@@ -272,7 +303,13 @@ func (s *Store) read(f *flight) {
 	select {
 	case s.readers <- struct{}{}:
 		ctx, cancel := context.WithTimeout(s.ctx, readTimeout)
-		b, err = s.cold.Get(ctx, f.name, func(positions int) ([]byte, error) {
+		get := s.cold.Get
+		if f.size < block.Tokens {
+			get = func(ctx context.Context, n block.Name, into func(int) ([]byte, error)) (*block.Block, error) {
+				return s.cold.GetTail(ctx, n, f.size, into)
+			}
+		}
+		b, err = get(ctx, f.name, func(positions int) ([]byte, error) {
 			if positions < 1 || positions > block.Tokens {
 				return nil, &block.Fault{Reason: block.Size, Detail: "no number of positions of a block"}
 			}
@@ -330,7 +367,7 @@ func (s *Store) land(f *flight, b *block.Block, mem [][]byte, err error) {
 	if errors.As(err, &fault) {
 		s.gone.add(lost{key: f.name.Key, parent: f.name.Parent, tokens: f.size, reason: wire.KVDamaged})
 	}
-	if err == nil && f.parent.gone {
+	if err == nil && (f.void || f.parent.gone) {
 		err = ErrNotFound // deleted while it was read
 	}
 	if err == nil {
@@ -346,6 +383,7 @@ func (s *Store) land(f *flight, b *block.Block, mem [][]byte, err error) {
 			n.group, n.durable = b.Group, true
 			n.refs++ // a look at it by show must not prune it
 			s.show(n)
+			n.landed = s.tick
 			s.unpin(n)
 		default: // computed here meanwhile: no need to write it down
 			s.written(n)

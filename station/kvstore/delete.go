@@ -21,29 +21,14 @@ func (s *Store) Delete(ctx context.Context, q *wire.KVDeleteRequest) (blocks int
 	}
 
 	s.mu.Lock()
-	var victims []*node
-	for _, r := range s.roots {
-		whole := q.All || q.Scope != nil && *q.Scope == r.scope.Name || q.Scope == nil && q.Group != ""
-		for _, n := range r.top.below() {
-			if whole && (q.Group == "" || n.group == q.Group) {
-				victims = append(victims, n)
-			}
-		}
-		for _, k := range keys {
-			if n := r.top.seek(k); n != nil {
-				victims = append(append(victims, n.below()...), n)
-			}
-		}
-	}
+	since := s.tick
+	victims := s.chosen(q, keys, 0)
 	var which []Which // of the cold tier
 	for _, k := range keys {
 		which = append(which, Which{Name: block.Name{Key: k}})
 	}
 	cold := s.cold != nil && s.named && !s.closed
 	for _, n := range victims {
-		if n.gone || n.state == hollow {
-			continue
-		}
 		if n.state == filled && !(n.durable && cold) {
 			blocks++
 			bytes += int64(len(n.tokens)) * int64(s.o.TokenBytes)
@@ -51,10 +36,8 @@ func (s *Store) Delete(ctx context.Context, q *wire.KVDeleteRequest) (blocks int
 		if n.durable && len(keys) > 0 {
 			which = append(which, Which{Name: n.blockName()})
 		}
-		s.forget(n, wire.KVExpired)
-		n.deleted = true
-		s.remove(n)
 	}
+	s.expel(victims)
 	switch {
 	case q.All || q.Scope == nil && q.Group != "":
 		which = append(which, Which{Group: q.Group})
@@ -76,7 +59,56 @@ func (s *Store) Delete(ctx context.Context, q *wire.KVDeleteRequest) (blocks int
 			err = e
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expel(s.chosen(q, keys, since)) // what a request has read before the cold tier had dropped it
 	return blocks, bytes, err
+}
+
+// chosen lists the blocks in RAM that q names, children before their parents; of
+// those read from the cold tier after since, when that is set. Reads that may bring such a
+// block are made void.
+func (s *Store) chosen(q *wire.KVDeleteRequest, keys []block.Key, since uint64) (l []*node) {
+	whole := func(r *root) bool {
+		return q.All || q.Scope != nil && *q.Scope == r.scope.Name || q.Scope == nil && q.Group != ""
+	}
+	for _, f := range s.flights {
+		if len(keys) > 0 || whole(f.parent.root) {
+			f.void = true
+		}
+	}
+	seen := map[*node]bool{}
+	add := func(n *node) {
+		if n.state != hollow && n.landed >= since && !seen[n] {
+			seen[n] = true
+			l = append(l, n)
+		}
+	}
+	for _, r := range s.roots {
+		for _, n := range r.top.below() {
+			if whole(r) && (q.Group == "" || n.group == q.Group) {
+				add(n)
+			}
+		}
+		for _, k := range keys {
+			if n := r.top.seek(k); n != nil {
+				for _, b := range n.below() {
+					add(b)
+				}
+				add(n)
+			}
+		}
+	}
+	return l
+}
+
+// expel drops blocks on request.
+func (s *Store) expel(l []*node) {
+	for _, n := range l {
+		s.forget(n, wire.KVExpired)
+		n.deleted = true
+		s.remove(n)
+	}
 }
 
 // seek finds a key below n.

@@ -15,7 +15,7 @@ var errSeen = errors.New("only asked for")
 // Lookup tells what of tokens is stored, and where. Nothing is moved: RAM is looked
 // at, and the cold tier asked by name.
 func (s *Store) Lookup(ctx context.Context, sc Scope, tokens []int32) wire.KVLookupResponse {
-	m := s.Find(sc, tokens)
+	m := s.Find(sc, tokens, len(tokens))
 	defer m.Release()
 	r := wire.KVLookupResponse{Tokens: len(tokens), Position: m.pos, Tiers: wire.KVTiers{Warm: m.pos}}
 	w := m.Short()

@@ -17,9 +17,10 @@ type Match struct {
 	s       *Store
 	scope   Scope
 	tokens  []int32
-	parts   []part // whole blocks, then at most one that is cut
-	whole   int    // parts that are whole
-	pos     int    // tokens matched
+	text    []int32 // of which tokens are the first
+	parts   []part  // whole blocks, then at most one that is cut
+	whole   int     // parts that are whole
+	pos     int     // tokens matched
 	brought map[*node]struct{}
 	short   Short
 	given   [2]int // positions that went out as pieces
@@ -41,10 +42,12 @@ type Short struct {
 	Prompt, Stored int32
 }
 
-// Find gives the longest prefix of tokens that is in RAM, and pins its blocks
-// until Release. The caller has cut off what must be evaluated anyway.
-func (s *Store) Find(sc Scope, tokens []int32) *Match {
-	m := &Match{s: s, scope: sc, tokens: slices.Clone(tokens)}
+// Find gives the longest prefix of the first limit of tokens that is in RAM, and
+// pins its blocks until Release. The caller sets limit to what need not be
+// evaluated anyway; the tokens behind it tell the names of blocks that are longer.
+func (s *Store) Find(sc Scope, tokens []int32, limit int) *Match {
+	m := &Match{s: s, scope: sc, text: slices.Clone(tokens)}
+	m.tokens = m.text[:limit]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.extend(m)
@@ -160,10 +163,10 @@ func (s *Store) extend(m *Match) {
 	if at == nil || at.gone || s.closed { // gone: deleted while it is read
 		return
 	}
-	for len(m.parts) > m.whole {
-		s.unpin(m.parts[m.whole].n)
-		m.parts = m.parts[:m.whole]
+	for _, cut := range slices.Clone(m.parts[m.whole:]) {
+		defer s.unpin(cut.n) // only then: a tail may go with its last reader
 	}
+	m.parts = m.parts[:m.whole]
 	m.pos = at.end()
 	for rest := m.tokens[m.pos:]; len(rest) >= block.Tokens; rest = m.tokens[m.pos:] {
 		k := at.kids[at.key.Child(rest[:block.Tokens])]

@@ -38,7 +38,7 @@ func TestMatch_PiecesOfAnyRange(t *testing.T) {
 	s := open(t, Options{Identity: named, WarmBytes: blocks(64)})
 	tokens := text(150, 1)
 	save(t, s, Scope{}, tokens, SaveOptions{})
-	m := s.Find(Scope{}, tokens)
+	m := find(s, Scope{}, tokens)
 	defer m.Release()
 	for _, r := range [][2]int{{0, 150}, {0, 1}, {63, 65}, {64, 128}, {100, 149}, {149, 150}} {
 		at := r[0]
@@ -126,7 +126,7 @@ func TestStore_AReaderKeepsACoveredTail(t *testing.T) {
 	s := open(t, Options{Identity: named, WarmBytes: blocks(64)})
 	tokens := text(100, 1)
 	save(t, s, Scope{}, tokens[:80], SaveOptions{})
-	m := s.Find(Scope{}, tokens[:80])
+	m := find(s, Scope{}, tokens[:80])
 	save(t, s, Scope{}, tokens, SaveOptions{})
 	verify(t, m, Scope{}, tokens[:80])
 	require.Equal(t, 3, s.Index().Warm.Blocks)
@@ -141,7 +141,7 @@ func TestStore_AParentKeepsAFewTails(t *testing.T) {
 	for i := range int32(6) {
 		save(t, s, Scope{}, text(80, 10+i, base...), SaveOptions{})
 		if i >= 1 {
-			m := s.Find(Scope{}, text(80, 11, base...)) // the second is in use
+			m := find(s, Scope{}, text(80, 11, base...)) // the second is in use
 			m.Used(80)
 			m.Release()
 		}
@@ -156,7 +156,7 @@ func TestMatch_ShortSaysWhy(t *testing.T) {
 	a := text(100, 1)
 	save(t, s, Scope{}, a, SaveOptions{})
 	short := func(tokens []int32) Short {
-		m := s.Find(Scope{}, tokens)
+		m := find(s, Scope{}, tokens)
 		defer m.Release()
 		return m.Short()
 	}
@@ -175,7 +175,7 @@ func TestMatch_ShortSaysWhy(t *testing.T) {
 	b = text(100, 2)
 	require.Equal(t, Short{wire.KVNothing, 0, b[0], a[0]}, short(b))
 
-	m := s.Find(Scope{Name: "other"}, a)
+	m := find(s, Scope{Name: "other"}, a)
 	defer m.Release()
 	nothing := none
 	nothing.Reason = wire.KVNothing
@@ -187,7 +187,7 @@ func TestMatch_ShortRemembersWhatWent(t *testing.T) {
 	a := text(150, 1)
 	save(t, s, Scope{}, a, SaveOptions{})
 	save(t, s, Scope{}, text(100, 2), SaveOptions{}) // pushes the tail out
-	m := s.Find(Scope{}, a)
+	m := find(s, Scope{}, a)
 	require.Equal(t, 128, m.Tokens())
 	require.Equal(t, wire.KVEvicted, m.Short().Reason)
 	m.Release()
@@ -196,7 +196,7 @@ func TestMatch_ShortRemembersWhatWent(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 4, n)
 	require.EqualValues(t, (128+100)*tokenBytes, bytes)
-	m = s.Find(Scope{}, a)
+	m = find(s, Scope{}, a)
 	defer m.Release()
 	require.Equal(t, wire.KVExpired, m.Short().Reason)
 }
@@ -205,7 +205,7 @@ func TestMatch_UsedCountsByTier(t *testing.T) {
 	s := open(t, Options{Identity: named, WarmBytes: blocks(64)})
 	a := text(150, 1)
 	save(t, s, Scope{Name: "s"}, a, SaveOptions{Group: "g", Name: "n"})
-	m := s.Find(Scope{Name: "s"}, a)
+	m := find(s, Scope{Name: "s"}, a)
 	m.Pieces(100, 149) // 100 are shared with cells of the pool
 	m.Used(149)
 	m.Release()
@@ -272,7 +272,7 @@ func BenchmarkStore_Find718(b *testing.B) {
 	tokens := text(718, 1)
 	save(b, s, Scope{}, tokens, SaveOptions{})
 	for b.Loop() {
-		s.Find(Scope{}, tokens).Release()
+		find(s, Scope{}, tokens).Release()
 	}
 }
 

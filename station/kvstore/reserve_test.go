@@ -56,7 +56,7 @@ func TestStore_LeavesGoBeforeTheirParentsOldestFirst(t *testing.T) {
 	a, b := text(192, 1), text(192, 2)
 	save(t, s, Scope{}, a, SaveOptions{})
 	save(t, s, Scope{}, b, SaveOptions{})
-	m := s.Find(Scope{}, a)
+	m := find(s, Scope{}, a)
 	m.Used(192) // now b is the older one
 	m.Release()
 	save(t, s, Scope{}, text(64, 3), SaveOptions{})
@@ -72,7 +72,7 @@ func TestStore_AReaderPinsWhatItMatched(t *testing.T) {
 	s := open(t, Options{Identity: named, WarmBytes: blocks(4)})
 	a := text(192, 1)
 	save(t, s, Scope{}, a, SaveOptions{})
-	m := s.Find(Scope{}, a)
+	m := find(s, Scope{}, a)
 	require.Equal(t, 3, s.Index().HeldByReader)
 	for i := range int32(10) {
 		save(t, s, Scope{}, text(128, 10+i), SaveOptions{})
@@ -199,7 +199,7 @@ func TestStore_DeleteDuringAFillAndARead(t *testing.T) {
 	s := open(t, Options{Identity: named, WarmBytes: blocks(8)})
 	a, b := text(100, 1), text(100, 2)
 	save(t, s, Scope{}, a, SaveOptions{})
-	m := s.Find(Scope{}, a)
+	m := find(s, Scope{}, a)
 	c := s.Reserve(Scope{}, b, SaveOptions{})
 	n, _, err := s.Delete(t.Context(), &wire.KVDeleteRequest{All: true})
 	require.NoError(t, err)
@@ -263,7 +263,7 @@ func TestStore_DeleteSelects(t *testing.T) {
 	})
 	t.Run("key with what hangs below", func(t *testing.T) {
 		s := setup(t)
-		m := s.Find(Scope{Name: "a"}, base)
+		m := find(s, Scope{Name: "a"}, base)
 		key := s.Lookup(t.Context(), Scope{Name: "a"}, base).Keys[0]
 		m.Release()
 		require.Equal(t, 3, del(t, s, wire.KVDeleteRequest{Keys: []string{key}}))
@@ -304,7 +304,7 @@ func TestStore_CloseWithReadersAndFillsLeftReturnsTheMemoryLater(t *testing.T) {
 	s := New(Options{Identity: named, TokenBytes: tokenBytes, WarmBytes: blocks(8)})
 	a := text(100, 1)
 	save(t, s, Scope{}, a, SaveOptions{})
-	m := s.Find(Scope{}, a)
+	m := find(s, Scope{}, a)
 	c := s.Reserve(Scope{}, text(64, 2), SaveOptions{})
 	s.Close()
 	verify(t, m, Scope{}, a)
@@ -312,6 +312,6 @@ func TestStore_CloseWithReadersAndFillsLeftReturnsTheMemoryLater(t *testing.T) {
 	m.Release()
 	c.Fills[0].Done()
 	require.Zero(t, s.slabs.used+s.slabs.free)
-	require.Zero(t, s.Find(Scope{}, a).Tokens())
+	require.Zero(t, find(s, Scope{}, a).Tokens())
 	require.NotEmpty(t, s.Reserve(Scope{}, a, SaveOptions{}).Reason)
 }

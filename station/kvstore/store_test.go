@@ -119,7 +119,7 @@ func verify(t tester, m *Match, sc Scope, tokens []int32) {
 // found is how much of tokens is in RAM; its rows are checked.
 func found(t testing.TB, s *Store, sc Scope, tokens []int32) int {
 	t.Helper()
-	m := s.Find(sc, tokens)
+	m := find(s, sc, tokens)
 	defer m.Release()
 	verify(t, m, sc, tokens)
 	return m.Tokens()
@@ -201,10 +201,13 @@ type shelf struct {
 	now     int // gets at once
 	most    int // the most there were
 
-	latency time.Duration                             // of a Get or Tails
-	predict func(int, int64) (time.Duration, bool)    // nil: nothing is known
-	onGet   func(context.Context, block.Name) error   // before a Get
-	onPut   func(context.Context, *block.Block) error // before a Put
+	latency  time.Duration                             // of a Get or Tails
+	predict  func(int, int64) (time.Duration, bool)    // nil: nothing is known
+	onGet    func(context.Context, block.Name) error   // before a Get
+	onDelete func()                                    // before a Delete
+	unlisted bool                                      // Tails shows nothing
+	onRead   func(block.Name)                          // in a Get that has its memory
+	onPut    func(context.Context, *block.Block) error // before a Put
 }
 
 var _ Cold = (*shelf)(nil)
@@ -226,6 +229,10 @@ func (c *shelf) Put(ctx context.Context, b *block.Block) error {
 	c.blocks[b.Name] = &own
 	c.order = append(c.order, b.Name)
 	return nil
+}
+
+func (c *shelf) GetTail(ctx context.Context, name block.Name, _ int, into func(int) ([]byte, error)) (*block.Block, error) {
+	return c.Get(ctx, name, into)
 }
 
 func (c *shelf) Get(ctx context.Context, name block.Name, into func(int) ([]byte, error)) (*block.Block, error) {
@@ -253,6 +260,9 @@ func (c *shelf) Get(ctx context.Context, name block.Name, into func(int) ([]byte
 	if err != nil {
 		return nil, err
 	}
+	if c.onRead != nil {
+		c.onRead(name)
+	}
 	got := *b
 	got.Data = mem[:copy(mem, b.Data)]
 	return &got, nil
@@ -278,6 +288,9 @@ func (c *shelf) Tails(ctx context.Context, root, parent block.Key) ([]Tail, erro
 	defer c.mu.Unlock()
 	var l []Tail
 	for n, b := range c.blocks {
+		if c.unlisted {
+			break
+		}
 		if n.Root == root && n.Parent == parent && len(b.Tokens) < block.Tokens {
 			l = append(l, Tail{n, len(b.Tokens)})
 		}
@@ -305,6 +318,9 @@ func (c *shelf) Touch(n block.Name) {
 }
 
 func (c *shelf) Delete(_ context.Context, w Which) (blocks int, bytes int64, err error) {
+	if c.onDelete != nil {
+		c.onDelete()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deleted = append(c.deleted, w)
@@ -383,3 +399,6 @@ func stock(t testing.TB, c *shelf, sc Scope, tokens []int32) []block.Key {
 }
 
 var errDisk = errors.New("the disk is on fire")
+
+// find is a match of all the tokens.
+func find(s *Store, sc Scope, tokens []int32) *Match { return s.Find(sc, tokens, len(tokens)) }

@@ -18,6 +18,9 @@ type Cold interface {
 	// what it gave is the caller's, also when Get fails. Errors: ErrNotFound,
 	// ErrFailing, *block.Fault (the object is dropped and counted already).
 	Get(ctx context.Context, name block.Name, into func(positions int) ([]byte, error)) (*block.Block, error)
+	// GetTail is Get of a block that is known to have so many tokens, fewer than a
+	// full one.
+	GetTail(ctx context.Context, name block.Name, tokens int, into func(positions int) ([]byte, error)) (*block.Block, error)
 	// Tails lists the stored children of parent that are not full blocks, at most
 	// a few, by name and number of tokens.
 	Tails(ctx context.Context, root, parent block.Key) ([]Tail, error)

@@ -44,6 +44,7 @@ type node struct {
 	tails  []*node // those of ready that are not full
 	lruAt  int
 	tick   uint64 // of the last use
+	landed uint64 // tick at which it came from the cold tier; 0: it was computed here
 	used   time.Time
 	pinned bool
 	until  time.Time // of the ttl; zero: none
@@ -151,15 +152,21 @@ func (s *Store) grow(p *node, key block.Key, tokens []int32) *node {
 // covers it. Siblings that n covers go: a cut of n serves as well.
 func (s *Store) show(n *node) {
 	p := n.parent
-	if by := p.covering(n.tokens); by != nil {
+	n.state = filled
+	if by := p.covering(n.tokens); by != nil && !s.owed(n) {
+		n.state = hollow
 		s.replace(n, by)
 		return
 	}
-	n.state = filled
 	i, _ := p.place(n.tokens)
 	p.ready = slices.Insert(p.ready, i, n)
 	for _, t := range slices.Clone(p.tails) {
-		if t.refs == 0 && common(t.tokens, n.tokens) == len(t.tokens) {
+		switch {
+		case t == n || common(t.tokens, n.tokens) < len(t.tokens):
+		case s.owed(t):
+			t.due = s.o.Now()
+			s.enqueue(t)
+		case t.refs == 0:
 			s.replace(t, n)
 		}
 	}
@@ -173,6 +180,18 @@ func (s *Store) show(n *node) {
 		s.dirty[n] = struct{}{}
 	}
 	s.use(n)
+}
+
+// leastOwed is the least length of a tail that is written down though a longer
+// sibling covers it: below it, computing is as good.
+const leastOwed = 16
+
+// owed says that a tail must stay until the cold tier has it, covered or not.
+// There blocks are found by the name of their whole text only: the block that
+// covers a prompt's end holds an answer too, and the next to ask the same cannot
+// know its name.
+func (s *Store) owed(n *node) bool {
+	return s.cold != nil && n.state == filled && !n.full() && !n.durable && len(n.tokens) >= leastOwed && !s.failing
 }
 
 // replace drops n, whose rows are the first of by's, and hands on what it was kept for.
@@ -256,7 +275,7 @@ func (s *Store) outlive(n *node) {
 	if n.refs > 0 || n.state != filled || n.full() {
 		return
 	}
-	if by := n.parent.covering(n.tokens); by != nil {
+	if by := n.parent.covering(n.tokens); by != nil && !s.owed(n) {
 		s.replace(n, by)
 	} else {
 		s.trimTails(n.parent, nil)
