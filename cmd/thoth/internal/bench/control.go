@@ -27,7 +27,7 @@ const (
 const controlTokens = 64
 
 // templateTokens may be found again by any prompt: what the chat template begins
-// with, the model's own system text for instance.
+// with.
 const templateTokens = 64
 
 // DefaultTierSettings are budgets that some thousand tokens fill.
@@ -100,7 +100,7 @@ func (r *liquidRun) off(ctx context.Context) (err error) {
 			long   bool
 		}{{cMissLong, longPairs, true}, {cMissShort, shortPairs, false}} {
 			for i := range c.pairs {
-				q := question{prompt: missPrompt(r.seed, round, i, c.long, r.size), maxTokens: controlTokens}
+				q := question{messages: missMessages(r.seed, round, i, c.long, r.size), maxTokens: controlTokens}
 				if err := r.pair(ctx, t, c.cohort, round, round*c.pairs+i, q, check); err != nil {
 					return err
 				}
@@ -144,7 +144,7 @@ func (r *liquidRun) tiers(ctx context.Context) (err error) {
 // hot tier is the cells of sequences that live: at rest it holds nothing.
 func (r *liquidRun) fillTiers(ctx context.Context, in *instance) error {
 	for i := range fillPrompts {
-		if _, err := r.ask(ctx, in, question{prompt: missPrompt(r.seed, -1, i, true, r.size), maxTokens: 1}); err != nil {
+		if _, err := r.ask(ctx, in, question{messages: missMessages(r.seed, -1, i, true, r.size), maxTokens: 1}); err != nil {
 			return fmt.Errorf("filling the tiers: %w", err)
 		}
 		r.quiet(ctx)

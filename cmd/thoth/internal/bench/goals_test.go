@@ -58,9 +58,9 @@ func TestScript_IsNewInEveryRoundAndTheSameForBothServers(t *testing.T) {
 	for i := range 100 {
 		for round := range 3 {
 			for _, long := range []bool{true, false} {
-				p := missPrompt(7, round, i, long, z)
-				require.False(t, seen[p[:8]], "a miss was sent before")
-				seen[p[:8]] = true
+				p := missMessages(7, round, i, long, z)[0].Content
+				require.False(t, seen[p], "a miss was sent before")
+				seen[p] = true
 			}
 		}
 	}

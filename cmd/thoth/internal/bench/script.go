@@ -70,7 +70,7 @@ func newScript(seed uint64, round int, z sizer) *script {
 	r := rand.New(rand.NewPCG(seed, uint64(round)<<8|0xa5))
 	text := func(tokens int) string {
 		const ending = "\n\nContinue this list of words." // so that the model has something to say
-		const endingTokens = 8
+		const endingTokens = 12
 		var b strings.Builder
 		b.WriteString(nonce(r))
 		for range z.words(tokens - endingTokens) {
@@ -99,12 +99,16 @@ func newScript(seed uint64, round int, z sizer) *script {
 	return s
 }
 
-// missPrompt was never sent before, long or short.
-func missPrompt(seed uint64, round, sample int, long bool, z sizer) string {
+// missMessages were never sent before, long or short. They differ in the system
+// text already: else what the template puts before a user's words would be found
+// again, and a miss would be a small hit.
+func missMessages(seed uint64, round, sample int, long bool, z sizer) []message {
+	user := clientPrompt(seed, round, 1<<10, sample)
 	if long {
-		return coldPrompt(seed^uint64(sample+1)<<32, round, z.words(repeatTokens))
+		user = coldPrompt(seed^uint64(sample+1)<<32, round, z.words(repeatTokens))
 	}
-	return clientPrompt(seed, round, 1<<10, sample)
+	const nonceBytes = 8
+	return []message{{"system", user[:nonceBytes]}, {"user", user}}
 }
 
 // conversation grows by turns; the server's replies are appended verbatim.
