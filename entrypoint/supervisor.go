@@ -174,7 +174,7 @@ func (s *Supervisor) stationSpec() (Spec, error) {
 	}
 	// Not the station's business: PORT is the public port, which an older
 	// station would take for itself, and keys are the host's secrets.
-	env := withoutEnv(s.o.Env, "PORT", "THOTH_API_KEYS", "THOTH_API_KEYS_FILE", "FAT_STATION_URL")
+	env := withoutEnv(s.o.Env, "PORT", "THOTH_API_KEYS", "THOTH_API_KEYS_FILE", "THOTH_ADMIN_KEYS", "THOTH_ADMIN_KEYS_FILE", "FAT_STATION_URL")
 	env = append(env, "THOTH_STATION_LISTEN="+s.listen, "THOTH_STATION_FLUSH_SECONDS="+seconds(s.o.StationFlush))
 	env = append(env, s.plan.env(s.o.Machine.LDPath)...)
 	probe, _ := stationURL(s.listen)
@@ -187,7 +187,8 @@ func (s *Supervisor) stationSpec() (Spec, error) {
 func (s *Supervisor) hostSpec() (Spec, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	env := append(slices.Clone(s.o.Env), "FAT_STATION_URL="+s.stationURL, "THOTH_HOST_DRAIN_SECONDS="+seconds(s.o.HostDrain))
+	// The key of stored KV is the station's secret.
+	env := append(withoutEnv(s.o.Env, "THOTH_KV_KEY"), "FAT_STATION_URL="+s.stationURL, "THOTH_HOST_DRAIN_SECONDS="+seconds(s.o.HostDrain))
 	return Spec{Name: roleHost, Path: s.o.HostBin, PathSetting: "THOTH_HOST_BIN", Env: env,
 		HandshakeTimeout: s.o.HandshakeTimeout, Output: s.output, Log: s.o.Log}, nil
 }

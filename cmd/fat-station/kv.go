@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
-	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,7 +24,7 @@ import (
 type kvFlags struct {
 	WarmBytes   int64         `name:"kv-warm-bytes" env:"THOTH_KV_WARM_BYTES" default:"-1" help:"RAM for stored KV. -1: an eighth of the free memory, at most 4 GiB; 0: KV sessions are off."`
 	Store       string        `name:"kv-store" env:"THOTH_KV_STORE" default:"auto" help:"Where stored KV survives a restart: file:///dir, s3://bucket, gs://bucket, mem:// or none (set and empty is none). auto: a folder in the cache directory, unless that is kept in memory."`
-	ColdBytes   int64         `name:"kv-cold-bytes" env:"THOTH_KV_COLD_BYTES" default:"-1" help:"Bytes the store may hold. -1: a tenth of the free disk, at most 8 GiB; of a bucket 32 GiB. 0: no store."`
+	ColdBytes   int64         `name:"kv-cold-bytes" env:"THOTH_KV_COLD_BYTES" default:"-1" help:"Bytes the store may hold. -1: a tenth of the free disk, at most 8 GiB; of a bucket 32 GiB, of mem:// 256 MiB. 0: no store."`
 	ColdTimeout time.Duration `name:"kv-cold-timeout" env:"THOTH_KV_COLD_TIMEOUT" default:"10s" help:"A read or write of the store that takes longer has failed."`
 	Readers     int           `name:"kv-readers" env:"THOTH_KV_READERS" default:"8" help:"Blocks read from the store at once."`
 	Writers     int           `name:"kv-writers" env:"THOTH_KV_WRITERS" default:"2" help:"Blocks written to the store at once."`
@@ -41,16 +38,10 @@ const (
 	leastWarm      = 64 << 20
 	mostColdFolder = 8 << 30
 	mostColdBucket = 32 << 30
+	mostColdMemory = 256 << 20
 	storeAuto      = "auto"
 	storeNone      = "none"
 )
-
-// emptyStoreIsNone must run before empty variables are taken for unset ones.
-func emptyStoreIsNone() {
-	if v, ok := os.LookupEnv("THOTH_KV_STORE"); ok && v == "" {
-		os.Setenv("THOTH_KV_STORE", storeNone)
-	}
-}
 
 // check refuses what no store can be, before anything is loaded.
 func (f *kvFlags) check() error {
@@ -58,7 +49,7 @@ func (f *kvFlags) check() error {
 		return &engine.LoadError{Kind: engine.LoadBadSetting, Msg: fmt.Sprintf(format, args...)}
 	}
 	if _, err := f.masterKey(); err != nil {
-		return bad("THOTH_KV_KEY: %v", err)
+		return bad("%v", err)
 	}
 	if f.WarmBytes < -1 || f.ColdBytes < -1 {
 		return bad("THOTH_KV_WARM_BYTES and THOTH_KV_COLD_BYTES must be -1 (automatic), 0 (off) or a number of bytes")
@@ -76,15 +67,7 @@ func (f *kvFlags) check() error {
 
 // masterKey is the encryption key, nil for none.
 func (f *kvFlags) masterKey() ([]byte, error) {
-	if f.Key == "" {
-		return nil, nil
-	}
-	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawURLEncoding.DecodeString} {
-		if b, err := decode(f.Key); err == nil && len(b) == 32 {
-			return b, nil
-		}
-	}
-	return nil, errors.New("it must be 32 bytes, in hex (64 digits) or base64")
+	return cold.ParseKey(f.Key)
 }
 
 // options are the store's, all but what is known only after the load.
@@ -96,8 +79,7 @@ func (f *kvFlags) options(log zerolog.Logger) kvstore.Options {
 		o.WarmBytes = max(leastWarm, min(mostWarm, native.FreeMemory()/8))
 	}
 	if key != nil {
-		sum := sha256.Sum256(append([]byte("thoth kv key "), key...))
-		o.Identity.Sealed = hex.EncodeToString(sum[:8])
+		o.Identity.Sealed = cold.Fingerprint(key)
 	}
 	return o
 }
@@ -105,11 +87,11 @@ func (f *kvFlags) options(log zerolog.Logger) kvstore.Options {
 // open opens the cold tier, or says why there is none. A store that cannot be
 // used does not keep the station from serving; the log and /kv-session tell.
 func (f *kvFlags) open(tokenBytes int, log zerolog.Logger) (kvstore.Cold, string) {
-	url, budget := f.Store, f.ColdBytes
-	if url == storeNone || budget == 0 {
+	store, budget := f.Store, f.ColdBytes
+	if store == storeNone || budget == 0 {
 		return nil, "turned off by THOTH_KV_STORE or THOTH_KV_COLD_BYTES"
 	}
-	if url == storeAuto {
+	if store == storeAuto {
 		dir := cacheDir()
 		if dir == "" {
 			return nil, "there is no cache directory: set THOTH_CACHE or THOTH_KV_STORE"
@@ -121,16 +103,13 @@ func (f *kvFlags) open(tokenBytes int, log zerolog.Logger) (kvstore.Cold, string
 		if cold.OnMemory(dir) {
 			return nil, "the cache directory is kept in memory, which would fill it: set THOTH_KV_STORE to keep KV there all the same"
 		}
-		url = "file://" + dir
+		store = dir
 	}
 	if budget < 0 {
-		budget = mostColdBucket
-		if dir, ok := folderOf(url); ok {
-			budget = min(mostColdFolder, freeDisk(dir)/10)
-		}
+		budget = coldBudget(store)
 	}
 	key, _ := f.masterKey()
-	tier, err := cold.Open(context.Background(), url, cold.Options{BudgetBytes: budget, TokenBytes: tokenBytes, MasterKey: key,
+	tier, err := cold.Open(context.Background(), store, cold.Options{BudgetBytes: budget, TokenBytes: tokenBytes, MasterKey: key,
 		Timeout: f.ColdTimeout, Logger: log})
 	if err != nil {
 		log.Error().Err(err).Msg("the KV store cannot be used: KV will not survive a restart")
@@ -148,13 +127,18 @@ func sayWhereKVIs(x *wire.KVIndex, log zerolog.Logger) {
 		Int64("store_budget_bytes", x.Cold.BudgetBytes).Int64("store_free_bytes", x.Cold.FreeBytes).Str("reason", x.Cold.Reason).Msg("stored KV")
 }
 
-// folderOf is the folder of a file store.
-func folderOf(url string) (string, bool) {
-	if path, ok := strings.CutPrefix(url, "file://"); ok {
-		path, _, _ = strings.Cut(path, "?")
-		return path, true
+// coldBudget is what a store may hold when nobody says.
+func coldBudget(store string) int64 {
+	u, err := url.Parse(store)
+	switch {
+	case err == nil && u.Scheme == "mem":
+		return mostColdMemory
+	case err == nil && u.Scheme != "" && u.Scheme != "file":
+		return mostColdBucket
+	case err == nil && u.Scheme == "file":
+		store = u.Path
 	}
-	return url, strings.HasPrefix(url, "/")
+	return min(mostColdFolder, freeDisk(store)/10)
 }
 
 // freeDisk is the free space of the disk that a folder is, or would be, on.

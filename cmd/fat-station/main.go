@@ -77,7 +77,6 @@ func main() {
 
 func run() int {
 	var f flags
-	emptyStoreIsNone()
 	env.Parse(&f, kong.Name("fat-station"), kong.Description("Serves one GGUF model and its KV to the host."))
 	if f.Version {
 		fmt.Printf("fat-station %s, wire %d, engine %s\n", build.Version(), wire.Version, native.ABI())

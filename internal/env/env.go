@@ -32,9 +32,14 @@ func Parse(target any, options ...kong.Option) {
 
 // UnsetEmpty unsets the project's variables that are empty, in this process:
 // deployment files write "not set" so, where a parser would see a bad number.
+// Only a store that is set and empty says something: that there is none.
 func UnsetEmpty() {
 	for _, kv := range os.Environ() {
 		name, value, _ := strings.Cut(kv, "=")
+		if value == "" && name == "THOTH_KV_STORE" {
+			os.Setenv(name, "none")
+			continue
+		}
 		if value == "" && (strings.HasPrefix(name, "THOTH_") || name == "PORT" || name == "FAT_STATION_URL") {
 			os.Unsetenv(name)
 		}

@@ -17,3 +17,9 @@ func TestUnsetEmpty_LeavesWhatHasAValueOrIsNotOurs(t *testing.T) {
 		require.Equal(t, want, there, name)
 	}
 }
+
+func TestUnsetEmpty_AnEmptyStoreIsNone(t *testing.T) {
+	t.Setenv("THOTH_KV_STORE", "")
+	UnsetEmpty()
+	require.Equal(t, "none", os.Getenv("THOTH_KV_STORE"))
+}
