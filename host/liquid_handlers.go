@@ -32,7 +32,7 @@ func (s *Server) getLiquid(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), liquidLookTimeout)
 	defer cancel()
 	index, err := s.o.Station.KVIndex(ctx)
-	if err != nil && !lacksRoute(err) {
+	if err != nil && !storesNothing(err) {
 		fail(w, r, openai.FromWire(err))
 		return
 	}
@@ -58,7 +58,7 @@ func (s *Server) deleteLiquid(w http.ResponseWriter, r *http.Request) {
 	got, err := s.o.Station.KVDelete(ctx, "", what)
 	if err != nil {
 		e := openai.FromWire(err)
-		if lacksRoute(err) {
+		if storesNothing(err) {
 			e = openai.NewError(openai.CodeUnavailable, "", "this station stores no prefixes: it has no /kv-session")
 		}
 		fail(w, r, e)
@@ -108,8 +108,8 @@ func parseDelete(query string) (*wire.KVDeleteRequest, *openai.Error) {
 	}
 }
 
-// lacksRoute tells a station that has no /kv-session, and stores nothing.
-func lacksRoute(err error) bool {
+// storesNothing tells a station that has no /kv-session, or has it turned off.
+func storesNothing(err error) bool {
 	var we *wire.Error
-	return errors.As(err, &we) && we.Code == wire.CodeNoRoute
+	return errors.As(err, &we) && (we.Code == wire.CodeNoRoute || we.Code == wire.CodeUnsupported)
 }
