@@ -389,48 +389,6 @@ func TestFetch_AsksNothingBelowABlockThatOnlyRAMHas(t *testing.T) {
 	})
 }
 
-func TestDelete_VoidsReadsThatAreOn(t *testing.T) {
-	for _, have := range []int{0, 64} { // in RAM when it is deleted
-		bubble(t, func(t *testing.T) {
-			tokens := text(300, 1)
-			c := newShelf()
-			stock(t, c, Scope{}, tokens)
-			s := open(t, Options{Identity: named, WarmBytes: blocks(64), Cold: c})
-			if have > 0 {
-				fetch(t, s, tokens[:have], gate)
-			}
-			gone := make(chan struct{})
-			c.onRead = func(block.Name) { <-gone }
-			go func() {
-				synctest.Wait() // all are being read
-				_, _, err := s.Delete(t.Context(), &wire.KVDeleteRequest{All: true})
-				require.NoError(t, err)
-				close(gone)
-			}()
-			m, _ := fetch(t, s, tokens, Gate{})
-			require.Equal(t, have, m.Tokens(), "its reader goes on with what it had")
-			require.Zero(t, found(t, s, Scope{}, tokens))
-			m.Release()
-		})
-	}
-}
-
-func TestDelete_DropsWhatIsReadBeforeTheColdTierHasDroppedIt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		tokens := text(300, 1)
-		c := newShelf()
-		stock(t, c, Scope{}, tokens)
-		s := open(t, Options{Identity: named, WarmBytes: blocks(64), Cold: c})
-		c.onDelete = func() {
-			m, _ := fetch(t, s, tokens, gate)
-			require.Equal(t, 300, m.Tokens())
-		}
-		_, _, err := s.Delete(t.Context(), &wire.KVDeleteRequest{Scope: new(string)})
-		require.NoError(t, err)
-		require.Zero(t, found(t, s, Scope{}, tokens))
-	})
-}
-
 func TestFetch_ReadsNoTailThatIsKnownNotToHelp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		base := text(64, 1)
@@ -478,25 +436,4 @@ func TestPromising_PicksTails(t *testing.T) {
 	require.Equal(t, []Tail{b, other}, promising([]Tail{a, b, other}, parent, rest, 5, 4, text))
 	require.Equal(t, []Tail{tail(rest)}, promising([]Tail{other, tail(rest), a}, parent, rest, 5, 4, text), "nothing can be better")
 	require.Equal(t, []Tail{b}, promising([]Tail{b, other}, parent, rest, 5, 1, text), "a bound")
-}
-
-func TestStore_LookupAsksTheColdTierByName(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		tokens := text(718, 1)
-		c := newShelf()
-		keys := stock(t, c, Scope{}, tokens)
-		s := open(t, Options{Identity: named, WarmBytes: blocks(64), Cold: c})
-		fetch(t, s, tokens[:64], gate)
-		r := s.Lookup(t.Context(), Scope{}, text(800, 1))
-		require.Equal(t, 718, r.Position)
-		require.Equal(t, wire.KVTiers{Warm: 64, Cold: 654}, r.Tiers)
-		require.Equal(t, wire.KVEnds, r.Reason)
-		require.Equal(t, -1, r.DiffersAt)
-		require.Len(t, r.Keys, 12)
-		for i, k := range keys {
-			require.Equal(t, k.String(), r.Keys[i])
-		}
-		require.EqualValues(t, blocks(1), s.Index().Warm.Bytes, "nothing is moved")
-		require.Zero(t, s.Lookup(t.Context(), Scope{Name: "b"}, tokens).Position)
-	})
 }

@@ -1,8 +1,8 @@
 package kvstore
 
 import (
-	"slices"
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -309,50 +309,6 @@ func TestFlush_TailsDoNotWaitAndAFailingStoreEndsIt(t *testing.T) {
 		alone := open(t, Options{Identity: named, WarmBytes: blocks(64)})
 		save(t, alone, Scope{}, text(150, 2), SaveOptions{})
 		require.Equal(t, wire.KVFlushResponse{Lost: 3}, alone.Flush(t.Context()))
-	})
-}
-
-func TestDelete_ReachesTheColdTier(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newShelf()
-		s := open(t, Options{Identity: named, WarmBytes: blocks(64), Cold: c})
-		a, b := text(128, 1), text(128, 2)
-		stock(t, c, Scope{Name: "x"}, b) // never seen by this store
-		save(t, s, Scope{Name: "x"}, a, SaveOptions{Group: "g"})
-		save(t, s, Scope{Name: "y"}, a, SaveOptions{Group: "g"})
-		synctest.Wait()
-		require.Equal(t, 6, c.len())
-
-		x := "x"
-		n, bytes, err := s.Delete(t.Context(), &wire.KVDeleteRequest{Scope: &x})
-		require.NoError(t, err)
-		require.Equal(t, 4, n, "a block that both tiers have counts once")
-		require.Equal(t, blocks(4), bytes)
-		require.Equal(t, 2, c.len())
-		keys := s.Lookup(t.Context(), Scope{Name: "y"}, a).Keys
-		n, _, err = s.Delete(t.Context(), &wire.KVDeleteRequest{Keys: keys[:1]})
-		require.NoError(t, err)
-		require.Equal(t, 2, n)
-		require.Zero(t, c.len())
-	})
-}
-
-func TestDelete_UndoesAWriteThatEndsLater(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newShelf()
-		free := make(chan struct{})
-		c.onPut = func(context.Context, *block.Block) error { <-free; return nil }
-		s := open(t, Options{Identity: named, WarmBytes: blocks(64), Cold: c})
-		save(t, s, Scope{}, text(64, 1), SaveOptions{})
-		synctest.Wait()
-		n, _, err := s.Delete(t.Context(), &wire.KVDeleteRequest{All: true})
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		close(free)
-		synctest.Wait()
-		require.Len(t, c.names(), 1)
-		require.Zero(t, c.len())
-		require.Zero(t, s.Index().Warm.Bytes)
 	})
 }
 
