@@ -19,6 +19,7 @@ type chase struct {
 	rest   []int32 // the first ones of text: those that are wanted
 	gate   Gate
 	found  chan struct{} // closed when the first block is in
+	came   chan struct{} // buffered 1: another block is in
 	done   chan struct{} // closed at the end
 	reason wire.KVReason // valid after done: why it ended short; "" when the cold tier has no more
 
@@ -37,7 +38,7 @@ func (s *Store) chase(at *node, text []int32, wanted int, g Gate) *chase {
 	}
 	s.chases++
 	c := &chase{s: s, at: at, text: slices.Clone(text), gate: g,
-		found: make(chan struct{}), done: make(chan struct{}), brought: map[*node]struct{}{}}
+		found: make(chan struct{}), came: make(chan struct{}, 1), done: make(chan struct{}), brought: map[*node]struct{}{}}
 	c.rest = c.text[:wanted]
 	c.pin(at)
 	s.wg.Go(c.run)
@@ -120,6 +121,10 @@ func (c *chase) took(f *flight) error {
 	case <-c.found:
 	default:
 		close(c.found)
+	}
+	select {
+	case c.came <- struct{}{}:
+	default:
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ const (
 	probeShare  = 0.03        // asking for a prompt of which nothing is known to be stored: most are not
 	waitShare   = 0.5         // reading what is stored
 	blindWait   = time.Second // while the computing time is not known
-	graceOnRead = 5 * time.Millisecond
+	graceOnRead = 20 * time.Millisecond
 	maxChases   = 64 // fetches at once: more means that the store hangs
 	relearn     = 16 // one of so many fetches that do not pay is made all the same, for nobody: the store may be faster by now
 )
@@ -34,6 +34,7 @@ type prediction struct {
 type plan struct {
 	pays  bool          // reading takes less time than computing
 	probe time.Duration // longest wait for the first answer; 0: look, but do not wait
+	stall time.Duration // longest wait from one block to the next
 	limit time.Duration // longest wait in all
 }
 
@@ -46,22 +47,24 @@ func (g Gate) plan(positions int, known bool, ask, all prediction) plan {
 	if g.TokenSeconds <= 0 {
 		compute, limit, probe = time.Hour, blindWait, blindWait
 	}
+	if g.Wait > 0 {
+		limit = min(limit, g.Wait)
+	}
+	stall := limit
 	if all.ok {
 		if all.d > compute {
 			return plan{}
 		}
-		limit = min(limit, 2*all.d+graceOnRead)
-	}
-	if g.Wait > 0 {
-		limit = min(limit, g.Wait)
+		// A read that takes longer than predicted but comes along is worth waiting for.
+		stall = min(limit, 2*all.d+graceOnRead)
 	}
 	switch {
 	case known:
-		probe = limit
+		probe = stall
 	case ask.ok && ask.d > probe:
 		probe = 0
 	}
-	return plan{pays: true, probe: min(probe, limit), limit: limit}
+	return plan{pays: true, probe: min(probe, stall), stall: stall, limit: limit}
 }
 
 // Fetch brings into RAM what the cold tier has beyond the match, and extends it.
@@ -135,14 +138,12 @@ func (c *chase) wait(ctx context.Context, p plan) bool {
 	start := time.Now()
 	timer := time.NewTimer(p.probe)
 	defer timer.Stop()
-	found := c.found
 	for {
 		select {
 		case <-c.done:
 			return true
-		case <-found: // it is stored: now waiting pays
-			found = nil
-			timer.Reset(p.limit - time.Since(start))
+		case <-c.came: // it is stored, and comes: waiting pays
+			timer.Reset(min(p.stall, p.limit-time.Since(start)))
 		case <-timer.C:
 			return false
 		case <-ctx.Done():

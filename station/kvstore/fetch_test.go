@@ -135,16 +135,16 @@ func TestGate_Plan(t *testing.T) {
 		ask, all prediction
 		want     plan
 	}{
-		"nothing known: 3 % for an answer, half in all": {Gate{0.01, 0}, false, none, none, plan{true, ms(30), ms(500)}},
-		"stored: wait for it":                           {Gate{0.01, 0}, true, none, none, plan{true, ms(500), ms(500)}},
-		"twice what is predicted":                       {Gate{0.01, 0}, true, at(ms(1)), at(ms(40)), plan{true, ms(85), ms(85)}},
-		"the caller's wait":                             {Gate{0.01, ms(10)}, true, none, at(ms(40)), plan{true, ms(10), ms(10)}},
-		"an answer may not take longer than all":        {Gate{0.01, ms(10)}, false, none, none, plan{true, ms(10), ms(10)}},
+		"nothing known: 3 % for an answer, half in all": {Gate{0.01, 0}, false, none, none, plan{true, ms(30), ms(500), ms(500)}},
+		"stored: wait for it":                           {Gate{0.01, 0}, true, none, none, plan{true, ms(500), ms(500), ms(500)}},
+		"twice what is predicted from block to block":   {Gate{0.01, 0}, true, at(ms(1)), at(ms(40)), plan{true, ms(100), ms(100), ms(500)}},
+		"the caller's wait":                             {Gate{0.01, ms(10)}, true, none, at(ms(40)), plan{true, ms(10), ms(10), ms(10)}},
+		"an answer may not take longer than all":        {Gate{0.01, ms(10)}, false, none, none, plan{true, ms(10), ms(10), ms(10)}},
 		"reading is slower than computing":              {Gate{0.01, 0}, true, at(ms(1)), at(second + 1), plan{}},
-		"asking costs too much: look, do not wait":      {Gate{0.01, 0}, false, at(ms(31)), at(ms(400)), plan{true, 0, ms(500)}},
-		"but for what is known to be there":             {Gate{0.01, 0}, true, at(ms(31)), at(ms(400)), plan{true, ms(500), ms(500)}},
-		"computing time not known":                      {Gate{0, 0}, false, none, none, plan{true, second, second}},
-		"not known, and a wait":                         {Gate{0, ms(20)}, false, none, none, plan{true, ms(20), ms(20)}},
+		"asking costs too much: look, do not wait":      {Gate{0.01, 0}, false, at(ms(31)), at(ms(400)), plan{true, 0, ms(500), ms(500)}},
+		"but for what is known to be there":             {Gate{0.01, 0}, true, at(ms(31)), at(ms(400)), plan{true, ms(500), ms(500), ms(500)}},
+		"computing time not known":                      {Gate{0, 0}, false, none, none, plan{true, second, second, second}},
+		"not known, and a wait":                         {Gate{0, ms(20)}, false, none, none, plan{true, ms(20), ms(20), ms(20)}},
 	} {
 		require.Equal(t, c.want, c.gate.plan(100, c.known, c.ask, c.all), name)
 	}
@@ -233,6 +233,21 @@ func TestFetch_AHangingStoreIsBounded(t *testing.T) {
 		close(free)
 		synctest.Wait()
 		require.Equal(t, 300, found(t, s, Scope{}, tokens), "what comes later is for the next")
+	})
+}
+
+func TestFetch_AReadThatComesAlongIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tokens := text(256, 1)
+		c := newShelf()
+		stock(t, c, Scope{}, tokens)
+		c.latency = 15 * time.Millisecond
+		c.predict = always(time.Millisecond)
+		s := open(t, Options{Identity: named, WarmBytes: blocks(64), Readers: 1, Cold: c})
+		m, took := fetch(t, s, tokens, gate)
+		require.Equal(t, 256, m.Tokens())
+		require.Equal(t, 4*c.latency, took, "much longer than predicted, much less than computing")
+		require.Empty(t, c.missed)
 	})
 }
 
