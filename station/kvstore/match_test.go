@@ -117,7 +117,9 @@ func TestStore_ATailGoesWhenALongerSiblingCoversIt(t *testing.T) {
 	require.Equal(t, 3, s.Index().Warm.Blocks, "two full ones and a tail")
 	require.Equal(t, 80, found(t, s, Scope{}, tokens[:80]))
 	require.Equal(t, "p", s.Index().Top[0].Name)
-	require.Equal(t, 80, save(t, s, Scope{}, tokens[:80], SaveOptions{}).Tokens)
+	again := s.Reserve(Scope{}, tokens[:80], SaveOptions{})
+	require.Equal(t, 80, again.Tokens)
+	require.Empty(t, again.Fills)
 	require.Equal(t, 3, s.Index().Warm.Blocks, "what is covered is not stored again")
 	require.False(t, prompt.Durable())
 }
