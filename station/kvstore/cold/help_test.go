@@ -124,9 +124,8 @@ type faulty struct {
 	calls   atomic.Int64
 
 	mu        sync.Mutex
-	fail      error             // of all calls
-	failWrite error             // of writes, after half the bytes
-	onWrite   func(name string) // before a write
+	fail      error // of all calls
+	failWrite error // of writes, after half the bytes
 }
 
 func (f *faulty) before(ctx context.Context) error {

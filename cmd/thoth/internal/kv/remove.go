@@ -29,7 +29,7 @@ func (s *Store) Remove(ctx context.Context, what What) (blocks int, bytes int64,
 		}
 	}
 	if ways != 1 {
-		return 0, 0, errors.New("want one of --all, --root HEX and KEY...")
+		return 0, 0, errors.New("give --all, --root HEX or keys: exactly one of them")
 	}
 	var only *picker
 	if len(what.Keys) > 0 {
