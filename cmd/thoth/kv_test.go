@@ -75,7 +75,7 @@ func TestKV_ListsVerifiesMovesAndRemoves(t *testing.T) {
 
 	status, _, said = thoth("kv", "rm", dir)
 	require.Equal(t, 1, status)
-	require.Contains(t, said, "want one of --all, --root HEX and KEY...")
+	require.Contains(t, said, "give --all, --root HEX or keys")
 	status, _, said = thoth("kv", "rm", dir, blocks[2].Key.String())
 	require.Zero(t, status, said)
 	require.Contains(t, said, "removed 1 blocks")
