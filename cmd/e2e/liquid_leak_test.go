@@ -19,8 +19,8 @@ func TestLiquidLeak_NoSecretOfAnotherConversation(t *testing.T) {
 	s := start(t, storeIn(t.TempDir()), "THOTH_KV_WARM_BYTES=60000000")
 	// Beginnings in common are the dangerous ones: a block is cut where they part.
 	holders := []obj{
-		{"messages": []obj{system(rules + "The code is " + code + ". " + words(90, 100)), user("Repeat the code, and tell me about it.")}, "max_tokens": 60, "ignore_eos": true},
-		{"messages": []obj{system(rules + words(91, 40)), user("The code is " + code + ". Remember it.")}, "max_tokens": 60, "ignore_eos": true},
+		{"messages": []obj{system(rules + "The code is " + code + ". " + words(90, 100)), user("Repeat the code, and tell me about it.")}, "max_tokens": 40, "ignore_eos": true},
+		{"messages": []obj{system(rules + words(91, 40)), user("The code is " + code + ". Remember it.")}, "max_tokens": 40, "ignore_eos": true},
 	}
 	var askers []obj
 	for i := range 5 {
@@ -64,7 +64,7 @@ var threeDigits = regexp.MustCompile(`\b\d{3}\b`)
 // Sixteen clients with one system prompt and a number each: every one gets what
 // it gets alone, while others go away in the middle.
 func TestLiquidLeak_ParallelRequestsOnOnePrefix(t *testing.T) {
-	const each, rounds = 16, 6
+	const each, rounds = 16, 4
 	s := start(t, "THOTH_SEQUENCES=16", "THOTH_CELLS=16384")
 	rules := system("You repeat numbers. " + words(95, 560))
 	question := func(n int) obj {

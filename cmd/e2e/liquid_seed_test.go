@@ -121,7 +121,7 @@ func TestLiquidBypass_OfOneRequest(t *testing.T) {
 }
 
 func TestLiquidBypass_OfShortPrompts(t *testing.T) {
-	s := start(t, append(ownModel(t, windowModel(t, `{% for m in messages %}{{ m.content }}{% endfor %}`)), "THOTH_CONTEXT_LENGTH=2048")...)
+	s := start(t, windowModel(t, `{% for m in messages %}{{ m.content }}{% endfor %}`)...)
 	for range 2 {
 		a := s.say(t, obj{"messages": []obj{user("Say hi")}}).told(t)
 		require.Equal(t, "bypass", a.Gnosis.Memory)

@@ -21,7 +21,7 @@ func TestLiquidTurns_HistoryDoesNotMatter(t *testing.T) {
 	for _, task := range []string{"Say hi", "Name a color.", "Name three rivers.", "Count from 1 to 9.", "What is 2+2?", "Write a haiku.", "Translate 'cat' to French.",
 		"Give a synonym of big.", "Give a rhyme for moon.", "Name a planet.", "Write a line of Python.", "Say it in one word: happy or sad?", "Name a fruit.",
 		"What day follows Monday?", "Spell the word tree.", "Name a king.", "Tell me a joke.", "What is the capital of France?", "Is ice cold?", "Name an animal that flies."} {
-		tasks = append(tasks, obj{"messages": []obj{user(task)}, "max_tokens": 12})
+		tasks = append(tasks, obj{"messages": []obj{user(task)}, "max_tokens": 10})
 	}
 	just := start(t, "THOTH_LIQUID_MEMORY=0")
 	want := make([]said, len(tasks))
@@ -30,7 +30,7 @@ func TestLiquidTurns_HistoryDoesNotMatter(t *testing.T) {
 		require.NotEmpty(t, want[i].Text)
 	}
 	r := rand.New(rand.NewPCG(2, 2))
-	for round := range 3 {
+	for round := range 2 {
 		for n, i := range r.Perm(len(tasks)) {
 			a := shared.say(t, tasks[i])
 			require.NoError(t, want[i].same(a), "round %d, %d tasks in, task %d", round, n, i)
@@ -95,8 +95,8 @@ func TestLiquidTurns_ReasoningIsStripped(t *testing.T) {
 
 // Past the end of the context every request ends, and what came before is as it was.
 func TestLiquidTurns_PastTheContext(t *testing.T) {
-	const context = 512
-	s := start(t, "THOTH_CONTEXT_LENGTH=512", "THOTH_CELLS=1024")
+	const context = 384
+	s := start(t, "THOTH_CONTEXT_LENGTH=384", "THOTH_CELLS=1024")
 	first := obj{"messages": []obj{user("My name is Ada. Tell me about rivers.")}, "max_tokens": 16}
 	want := s.fresh(t, first)
 	for name, most := range map[string]any{"capped": 64, "without a cap": nil} {
