@@ -40,7 +40,7 @@ type flags struct {
 	Sequences        int    `env:"THOTH_SEQUENCES" default:"64" help:"Sequences in the batch at once, 1 to 254."`
 	BatchSize        int    `env:"THOTH_BATCH_SIZE" default:"512" help:"Most tokens of one decode."`
 	KVType           string `name:"kv-type" env:"THOTH_KV_TYPE" default:"f16" enum:"f16,q8_0" help:"Type of the KV cells: f16 or q8_0."`
-	NoFlashAttention bool   `env:"THOTH_NO_FLASH_ATTENTION" help:"Turn flash attention off: restored KV then gives other logits."`
+	NoFlashAttention bool   `env:"THOTH_NO_FLASH_ATTENTION" help:"Turn flash attention off: KV then cannot be moved, and liquid memory is off."`
 	Threads          int    `env:"THOTH_THREADS" default:"0" help:"Compute threads; 0: the cgroup's CPU quota."`
 	Poll             int    `env:"THOTH_POLL" default:"-1" help:"How hard idle compute threads spin, 0 to 100; -1: the measured default."`
 	Backend          string `env:"THOTH_BACKEND" default:"auto" enum:"auto,cpu,cuda" help:"What computes: auto, cpu or cuda."`
