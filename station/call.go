@@ -133,4 +133,7 @@ func (c *call) ready() bool {
 	return c.dec != nil && c.dec.ended == "" && c.missing() == 0 && c.seq.held != nil
 }
 
+// restores says whether a load has found something that takes a place.
+func (c *call) restores() bool { return c.restore.hotN > 0 || c.restore.warm > 0 }
+
 func (c *call) fail(e *wire.Error) { c.out.put(wire.Frame{Type: wire.FrameError, Error: e}) }

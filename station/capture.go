@@ -38,15 +38,21 @@ const (
 	copyRun = 4
 )
 
-// capture promises the store the blocks of a sequence's first n positions. The
-// sequence must be a resident, unless all is stored already.
+// save captures what its caller chose; of the rest nothing is kept.
+func (l *loop) save(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptions) wire.KVSaveResponse {
+	l.kv.saves++
+	a := l.capture(s, n, scope, o)
+	if m := s.memory; m != nil && m.scope == scope && a.Saved {
+		m.group, m.keep = o.Group, false
+	}
+	return a
+}
+
+// capture promises the store the blocks of a sequence's first n positions. Its
+// rows must be in the pool, or come back there, unless all is stored already.
 func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptions) wire.KVSaveResponse {
 	c := l.store.Reserve(scope, s.known()[:n], o)
-	l.kv.saves++
-	if s.memory != nil && s.memory.scope == scope {
-		s.memory.group = o.Group
-	}
-	if s.id == noSeq && len(c.Fills) > 0 {
+	if len(c.Fills) > 0 && s.id == noSeq && !l.placeBack(s) {
 		for _, f := range c.Fills {
 			f.Drop()
 		}
@@ -72,11 +78,35 @@ func sortCopies(w []*copyWork) {
 // keep captures the full blocks of a sequence that ends before it was saved: what
 // was evaluated once need not be again.
 func (l *loop) keep(s *sequence) {
-	if m := s.memory; m != nil && m.keep && s.id != noSeq {
+	if m := s.memory; m != nil && m.keep {
 		if n := s.pos / block.Tokens * block.Tokens; n > 0 {
-			l.capture(s, n, m.scope, kvstore.SaveOptions{})
+			l.capture(s, n, m.scope, kvstore.SaveOptions{Group: m.group})
 		}
 	}
+}
+
+// placeBack gives a sequence its place again whose KV is in RAM, if there is room
+// beside what else is in the pool.
+func (l *loop) placeBack(s *sequence) bool {
+	if s.swapped == nil {
+		return false
+	}
+	for p := l.parked(); p != nil; p = l.parked() {
+		l.copyOut(p, len(p.copies))
+	}
+	ok := l.pool.place(s)
+	l.reap()
+	return ok
+}
+
+// parked finds a resident that is there only to be copied.
+func (l *loop) parked() *sequence {
+	for _, s := range l.pool.residents {
+		if s.parked {
+			return s
+		}
+	}
+	return nil
 }
 
 // copying finds a resident with rows to copy, those that nobody calls first.

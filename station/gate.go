@@ -24,6 +24,13 @@ func (g *gate) enter() bool {
 	return true
 }
 
+// count is how many are in.
+func (g *gate) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.inside
+}
+
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -44,6 +44,9 @@ func (st *Station) postKVLoad(w http.ResponseWriter, r *http.Request) *wire.Erro
 	if e == nil {
 		e = checkBytes("scope", q.Scope, maxScopeBytes)
 	}
+	if e == nil {
+		e = checkBytes("group", q.Group, maxGroupBytes)
+	}
 	if e == nil && q.WaitMS != nil && *q.WaitMS < 0 {
 		e = invalid("wait_ms", "wait_ms is %d; it must not be negative", *q.WaitMS)
 	}
@@ -63,7 +66,7 @@ func (st *Station) postKVLoad(w http.ResponseWriter, r *http.Request) *wire.Erro
 		st.sessions.release(s)
 		return invalid(wire.HeaderPrefixLength, "%s is %d; the session has %d tokens staged", wire.HeaderPrefixLength, prefix, len(tokens))
 	}
-	x := &restore{scope: kvstore.Scope{Name: q.Scope, Adapters: s.seq.adapter}, tokens: tokens, limit: max(0, len(tokens)-1), keep: q.Keep}
+	x := &restore{scope: kvstore.Scope{Name: q.Scope, Adapters: s.seq.adapter}, tokens: tokens, limit: max(0, len(tokens)-1), keep: q.Keep, group: q.Group}
 	if prefix > 0 {
 		x.limit = min(x.limit, prefix)
 	}
@@ -135,7 +138,7 @@ func (st *Station) postKVSave(w http.ResponseWriter, r *http.Request) *wire.Erro
 		case prefix > s.seq.pos:
 			e = invalid(wire.HeaderPrefixLength, "%s is %d; the session has evaluated %d tokens", wire.HeaderPrefixLength, prefix, s.seq.pos)
 		case prefix > 0:
-			a = l.capture(s.seq, prefix, kvstore.Scope{Name: q.Scope, Adapters: s.seq.adapter}, o)
+			a = l.save(s.seq, prefix, kvstore.Scope{Name: q.Scope, Adapters: s.seq.adapter}, o)
 		}
 	})
 	if !ran {
@@ -179,13 +182,16 @@ func (st *Station) postKVDelete(w http.ResponseWriter, r *http.Request) *wire.Er
 		a.Session = true
 	}
 	if blocks {
-		l.do(l.copyAll) // what is captured only now is counted, and gone, too
+		// What lives in the pool must not be found any more either, nor be stored
+		// when its session ends: before the store is asked, which may take long or
+		// fail, and again for what was restored from it meanwhile.
+		l.do(func() { l.copyAll(); l.forgetMemory(&q) })
 		var err error
-		if a.Blocks, a.Bytes, err = l.store.Delete(r.Context(), &q); err != nil {
-			return asWire(err)
-		}
-		// What lives in the pool only must not be found either.
+		a.Blocks, a.Bytes, err = l.store.Delete(r.Context(), &q)
 		l.do(func() { l.forgetMemory(&q) })
+		if err != nil {
+			return st.asWire(err)
+		}
 	}
 	writeJSON(w, http.StatusOK, a)
 	return nil
@@ -319,9 +325,13 @@ func errKVOff(why string) *wire.Error {
 	return &wire.Error{Code: wire.CodeUnsupported, Message: "KV sessions are off: " + why}
 }
 
-func asWire(err error) *wire.Error {
+// asWire words an error of the store. What the store's library says may name
+// folders and blocks: the log has it.
+func (st *Station) asWire(err error) *wire.Error {
 	if e, ok := err.(*wire.Error); ok {
 		return e
 	}
-	return &wire.Error{Code: wire.CodeInternal, Message: err.Error(), Retryable: true}
+	st.opts.Logger.Error().Err(err).Msg("stored KV could not be deleted everywhere")
+	return &wire.Error{Code: wire.CodeUnavailable, Retryable: true,
+		Message: "the cold store could not delete everything; what is in memory is gone: send it again"}
 }

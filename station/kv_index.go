@@ -9,6 +9,7 @@ type kvCounts struct {
 	loads, saves       uint64
 	asked, written     uint64 // tokens
 	coalesced          uint64
+	scattered          uint64
 	short              map[wire.KVReason]uint64
 	hotHits, hotTokens uint64
 
@@ -22,7 +23,7 @@ type kvCounts struct {
 // kvIndex is what the loop knows of the index; the store knows the rest.
 func (l *loop) kvIndex() *wire.KVIndex {
 	n := &l.kv
-	x := &wire.KVIndex{Loads: n.loads, Saves: n.saves, TokensAsked: n.asked, TokensWritten: n.written, Coalesced: n.coalesced,
+	x := &wire.KVIndex{Loads: n.loads, Saves: n.saves, TokensAsked: n.asked, TokensWritten: n.written, Coalesced: n.coalesced, Scattered: n.scattered,
 		Short:         make(map[string]uint64, len(n.short)),
 		ExportSeconds: n.exportSeconds, ExportBytes: n.exportBytes, ImportSeconds: n.importSeconds, ImportBytes: n.importBytes}
 	for reason, count := range n.short {
@@ -30,6 +31,9 @@ func (l *loop) kvIndex() *wire.KVIndex {
 	}
 	if n.importSeconds > 0 {
 		x.ImportGBps = float64(n.importBytes) / n.importSeconds / 1e9
+	}
+	if n.exportSeconds > 0 {
+		x.ExportGBps = float64(n.exportBytes) / n.exportSeconds / 1e9
 	}
 	x.Hot = wire.KVTier{State: "on", BudgetBytes: int64(l.pool.cells) * int64(l.pool.cellBytes), Hits: n.hotHits, HitTokens: n.hotTokens}
 	for _, s := range l.pool.residents {
@@ -49,22 +53,32 @@ func (st *Station) kvIndex(l *loop) *wire.KVIndex {
 	if p := l.gauges.kv.Load(); p != nil {
 		x.Hot, x.Pending, x.Loads, x.Saves = p.Hot, p.Pending, p.Loads, p.Saves
 		x.TokensAsked, x.TokensWritten, x.Coalesced, x.Short = p.TokensAsked, p.TokensWritten, p.Coalesced, p.Short
-		x.ExportSeconds, x.ExportBytes = p.ExportSeconds, p.ExportBytes
+		x.Scattered, x.ExportSeconds, x.ExportBytes, x.ExportGBps = p.Scattered, p.ExportSeconds, p.ExportBytes, p.ExportGBps
 		x.ImportSeconds, x.ImportBytes, x.ImportGBps = p.ImportSeconds, p.ImportBytes, p.ImportGBps
 	}
 	return &x
 }
 
-// forgetMemory makes residents unfindable whose blocks were deleted on request.
-// Of single blocks it is not known who has them: all are forgotten.
+// forgetMemory makes sequences unfindable, and keeps nothing of them, whose blocks
+// are deleted on request. Of single blocks it is not known who has them: all are
+// forgotten.
 func (l *loop) forgetMemory(q *wire.KVDeleteRequest) {
-	for _, s := range l.pool.residents {
+	forget := func(s *sequence) {
 		m := s.memory
 		if m == nil || !q.All && (q.Scope != nil && *q.Scope != m.scope.Name || q.Group != "" && q.Group != m.group) {
-			continue
+			return
 		}
 		s.dropCopies()
 		s.memory = nil
+	}
+	for _, s := range l.pool.residents {
+		forget(s)
+	}
+	for _, s := range l.idle { // those without a place
+		forget(s)
+	}
+	for _, c := range l.waiting {
+		forget(c.seq)
 	}
 	for s := l.parkedEmpty(); s != nil; s = l.parkedEmpty() {
 		l.pool.leave(s)

@@ -166,34 +166,35 @@ func (l *loop) run(ctx context.Context) {
 // sessions that still live.
 func (l *loop) sleep(ctx context.Context) {
 	copying := l.copying()
-	var due time.Time
+	var chores, promise <-chan time.Time
 	switch {
 	case copying != nil:
-		due = l.lastWork.Add(copyQuiet)
-	case l.pool.dead() > 0:
-		due = l.lastWork.Add(idleTidy)
+		defer alarm(&chores, l.lastWork.Add(copyQuiet))()
+	case l.pool.dead() > 0 && len(l.waiting) == 0:
+		defer alarm(&chores, l.lastWork.Add(idleTidy))()
 	}
-	if t := l.nextPromise(); !t.IsZero() && (due.IsZero() || t.Before(due)) {
-		due, copying = t, nil
-	}
-	var alarm <-chan time.Time
-	if !due.IsZero() {
-		t := time.NewTimer(time.Until(due))
-		defer t.Stop()
-		alarm = t.C
+	if t := l.nextPromise(); !t.IsZero() {
+		defer alarm(&promise, t)()
 	}
 	select {
 	case <-l.wake:
 	case <-ctx.Done():
-	case <-alarm:
-		switch {
-		case copying != nil:
+	case <-promise: // who waited for it looks again
+	case <-chores:
+		if copying != nil {
 			l.copyOut(copying, copyRun)
-		case len(l.waiting) == 0 && l.pool.dead() > 0:
+		} else {
 			l.pool.compact()
 			l.reap()
 		}
 	}
+}
+
+// alarm makes c tick once at a time; the function it returns stops it.
+func alarm(c *<-chan time.Time, at time.Time) func() bool {
+	t := time.NewTimer(time.Until(at))
+	*c = t.C
+	return t.Stop
 }
 
 // do runs op on the loop's goroutine, between two steps, and waits for it. It
@@ -266,19 +267,24 @@ func (l *loop) admit() {
 			i = 0 // others have been moved or ended
 			continue
 		}
+		if c.restore != nil {
+			// Again: making room may have taken what it was to share, and blocks may
+			// have come in for which it has no place yet.
+			switch ready := l.chooseSource(c); {
+			case !ready:
+				i++
+			case c.seq.id == noSeq && c.restores():
+			default:
+				l.waiting = without(l.waiting, c)
+				c.started = time.Now()
+				l.restoreNow(c)
+			}
+			continue
+		}
 		l.waiting = without(l.waiting, c)
 		if c.started.IsZero() {
 			c.started = time.Now()
 			c.from = c.seq.pos
-		}
-		if c.restore != nil {
-			if l.chooseSource(c) { // again: making room may have taken what it was to share
-				l.restoreNow(c)
-			} else {
-				l.waiting = slices.Insert(l.waiting, min(i, len(l.waiting)), c)
-				i++
-			}
-			continue
 		}
 		l.running = append(l.running, c)
 	}
@@ -290,7 +296,7 @@ func (l *loop) admit() {
 // enter makes room for a call and places its sequence. A load that restores
 // nothing needs no place.
 func (l *loop) enter(c *call) bool {
-	if c.restore != nil && c.missing() == 0 && c.restore.hotN == 0 {
+	if c.restore != nil && !c.restores() {
 		return true
 	}
 	if !l.makeRoom(c) {
@@ -325,11 +331,9 @@ func (l *loop) makeRoom(c *call) bool {
 // relieve takes something out of the pool that does not run, but not c: first what
 // is there only to be copied.
 func (l *loop) relieve(c *call) bool {
-	for _, s := range l.pool.residents {
-		if s.parked {
-			l.copyOut(s, len(s.copies))
-			return true
-		}
+	if s := l.parked(); s != nil {
+		l.copyOut(s, len(s.copies))
+		return true
 	}
 	return l.swapOutIdle(c)
 }

@@ -89,7 +89,9 @@ func (st *Station) stats() wire.Stats {
 	s.SwappedBytes = g.swappedBytes.Load()
 	s.Cells, s.CellsUsed, s.CellsDead = l.info.Cells, int(g.used.Load()), int(g.dead.Load())
 	s.Threads = l.info.Backend.Threads
-	s.KV = st.KV()
+	if s.KV = st.KV(); s.KV != nil {
+		s.KV.Top = nil // who uses what is for those who may ask /kv-session
+	}
 	return s
 }
 

@@ -17,9 +17,9 @@ import (
 // these are its base's own, or its base's base's. When a base leaves, the heir
 // that shares most of its cells owns them from then on.
 //
-// Invariants: top = live + dead <= cells; a resident's cells ascend; a base is a
-// resident, holds more positions of its own than its heir shares of its base's
-// base, and its cells lie below its heir's own.
+// Invariants: top = live + dead <= cells; a resident's cells ascend; shared <= pos;
+// a base is a resident, shares fewer positions itself than its heir shares with
+// it, and its cells lie below its heir's own.
 type pool struct {
 	eng       engine.Engine
 	cells     int
@@ -120,7 +120,7 @@ func (p *pool) leave(s *sequence) {
 // park puts a sequence of its own in the place of one that leaves.
 func (p *pool) park(s *sequence) {
 	parked := &sequence{id: s.id, base: s.base, shared: s.shared, copies: s.copies, memory: s.memory, parked: true, evaluated: s.known()}
-	parked.pos = s.copies[len(s.copies)-1].end()
+	parked.pos = max(s.shared, s.copies[len(s.copies)-1].end())
 	for i, r := range p.residents {
 		switch {
 		case r == s:

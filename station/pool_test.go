@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"thoth/station/engine"
+	"thoth/station/kvstore"
 	"thoth/station/stationtest"
 )
 
@@ -224,4 +225,26 @@ func TestPool_CompactionLosesTheHeirsOfWhatFails(t *testing.T) {
 	require.Equal(t, []int{10, 0}, []int{p.top, p.dead()})
 	grow(t, p, c, 3)
 	p.leave(c)
+}
+
+func TestPool_AParkedHeirKeepsWhatItShares(t *testing.T) {
+	p, _ := newTestPool(t)
+	store := kvstore.New(kvstore.Options{TokenBytes: p.cellBytes, WarmBytes: 1 << 20})
+	defer store.Close()
+	base := placed(t, p, 100)
+	heir := joined(t, p, base, 70)
+	tokens := make([]engine.Token, 64)
+	for _, f := range store.Reserve(kvstore.Scope{}, tokens, kvstore.SaveOptions{}).Fills {
+		heir.copies = append(heir.copies, &copyWork{f})
+	}
+	p.leave(heir)
+	require.Equal(t, 100, p.live())
+	p.compact()
+	require.Empty(t, p.losses)
+	parked := p.residents[1]
+	require.True(t, parked.parked)
+	parked.dropCopies()
+	p.leave(parked)
+	p.leave(base)
+	require.Zero(t, p.top)
 }

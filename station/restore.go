@@ -16,7 +16,7 @@ import (
 type memory struct {
 	scope kvstore.Scope
 	keep  bool   // full blocks are stored when the session ends unsaved
-	group string // of the last save
+	group string // label of what is stored of it
 
 	// promised are the tokens it is about to evaluate: a sequence that begins with
 	// them had better wait than evaluate them too. A promise holds while a call
@@ -40,6 +40,7 @@ type restore struct {
 	tokens []engine.Token // all staged
 	limit  int            // positions to restore at most
 	keep   bool
+	group  string
 
 	match    *kvstore.Match // the loop's only while fetching is false
 	fetching atomic.Bool    // the handler is still reading from the cold tier
@@ -134,7 +135,9 @@ func (l *loop) promise(c *call) int {
 		look(o.seq)
 	}
 	for _, o := range l.waiting {
-		look(o.seq)
+		if o.restore == nil { // a load evaluates nothing: two would wait for each other
+			look(o.seq)
+		}
 	}
 	for _, s := range l.idle {
 		look(s)
@@ -146,8 +149,9 @@ func (l *loop) promise(c *call) int {
 // be waiting for; zero when none is.
 func (l *loop) nextPromise() time.Time {
 	var first time.Time
+	now := time.Now()
 	earlier := func(t time.Time) {
-		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+		if t.After(now) && (first.IsZero() || t.Before(first)) {
 			first = t
 		}
 	}
@@ -188,13 +192,19 @@ func (l *loop) restoreNow(c *call) {
 	}
 	if from := s.pos; x.warm > from {
 		if failed = l.importRows(s, x.match.Pieces(from, x.warm)); failed == nil {
+			if from > 0 {
+				l.kv.scattered++ // cells of its own behind shared ones, or behind what it had
+			}
 			x.answer.Tiers.Cold = x.match.FromCold(from, x.warm)
 			x.answer.Tiers.Warm = x.warm - from - x.answer.Tiers.Cold
 			x.match.Used(x.warm)
 		}
 	}
+	if s.pos == 0 {
+		x.answer.Tiers = wire.KVTiers{} // an import that failed took the shared cells with it
+	}
 	s.evaluated = x.tokens[:s.pos]
-	s.memory = &memory{scope: x.scope, keep: x.keep, promised: x.tokens, promiseEnds: time.Now().Add(promiseGrace)}
+	s.memory = &memory{scope: x.scope, keep: x.keep, group: x.group, promised: x.tokens, promiseEnds: time.Now().Add(promiseGrace)}
 	if s.pos > before {
 		s.forgetRow()
 	}
@@ -263,6 +273,9 @@ func (l *loop) importRows(s *sequence, pieces []engine.Piece) error {
 	if l.pool.top+n > l.pool.cells {
 		l.pool.compact()
 		l.reap()
+		if s.id == noSeq {
+			return errLostMeanwhile
+		}
 	}
 	start := time.Now()
 	err := l.eng.Import(s.id, s.pos, pieces)
@@ -278,6 +291,8 @@ func (l *loop) importRows(s *sequence, pieces []engine.Piece) error {
 	l.kv.importBytes += uint64(n * l.pool.cellBytes)
 	return nil
 }
+
+var errLostMeanwhile = errors.New("the shared cells were lost while room was made")
 
 // common is the length of the longest common prefix.
 func common(a, b []engine.Token) int {

@@ -46,12 +46,12 @@ func SelfTest(eng engine.Engine) []Check {
 	return t.checks
 }
 
-// selfCheck is the part of SelfTest that every load pays for, some hundred tokens
+// selfCheck is the part of SelfTest that every load pays for, some sixty tokens
 // of computing: KV can be saved, moved and cut, in one piece and in blocks with
 // other cells between them, so sequences may be compacted, sessions go on where
 // they were, and stored blocks be believed.
 func selfCheck(eng engine.Engine) error {
-	t := newSelfTest(eng, 24)
+	t := newSelfTest(eng, 16)
 	defer eng.Reset()
 	if _, err := t.tokens(); err != nil {
 		return err

@@ -125,7 +125,11 @@ func (st *Station) Drain(ctx context.Context) wire.KVFlushResponse {
 	case <-quiet:
 	case <-calls.Done():
 		l.drain(true)
-		within(quiet, lastWords)
+		words := lastWords
+		if end, ok := ctx.Deadline(); ok { // a handler that is stuck must not cost the writing
+			words = min(words, time.Until(end)/4)
+		}
+		within(quiet, words)
 	}
 	l.do(func() {
 		for _, s := range l.idle {
@@ -151,6 +155,9 @@ func within(c <-chan struct{}, d time.Duration) bool {
 		return false
 	}
 }
+
+// Busy is the number of handlers at work on the engine.
+func (st *Station) Busy() int { return st.gate.count() }
 
 // Close stops the loop, or a load under way, and waits for it.
 func (st *Station) Close() {

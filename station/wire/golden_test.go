@@ -53,7 +53,7 @@ func tier(n int) KVTier {
 
 var kvIndex = KVIndex{BlockTokens: 64, TokenBytes: 23040, Root: "ab12", Scopes: 1, Hot: tier(1), Warm: tier(2), Cold: tier(3), Pending: 1, Dirty: 2, DirtyBytes: 3, Pinned: 4,
 	HeldByReader: 5, Loads: 6, Saves: 7, TokensAsked: 8, TokensWritten: 9, Coalesced: 10, Scattered: 11, Short: map[string]uint64{"nothing_stored": 1},
-	ExportSeconds: 0.5, ExportBytes: 12, ImportSeconds: 0.25, ImportBytes: 13, ImportGBps: 5.5,
+	ExportSeconds: 0.5, ExportBytes: 12, ExportGBps: 4.5, ImportSeconds: 0.25, ImportBytes: 13, ImportGBps: 5.5,
 	Top: []KVPrefix{{Key: "ab", Name: "n", Scope: "s", Group: "g", Tokens: 704, Hits: 1, TokensSaved: 704, Pinned: true, LastUsed: time.Date(2026, 11, 29, 1, 2, 3, 0, time.UTC)}}}
 
 // golden has one full value of each type of the wire, and of frames one of
@@ -74,7 +74,7 @@ var golden = []struct {
 	{name: "stats", value: &Stats{Status: StatusDraining, UptimeSeconds: 1.5, Steps: 2, PromptTokens: 3, DecodedTokens: 4, Requests: 5, Cancelled: 6, Failed: 7,
 		DecodeFailures: 8, Compactions: 9, CompactionMS: 10.5, Swaps: 11, Aborts: 12, Running: 13, Waiting: 14, Swapped: 15, SwappedBytes: 4096, Sessions: 16, Cells: 17, CellsUsed: 18,
 		CellsDead: 19, Threads: 20, RSSBytes: 21, Goroutines: 22, KV: &kvIndex}},
-	{name: "kv-load-request", value: &KVLoadRequest{Scope: "a", WaitMS: p(int64(500)), Keep: true}},
+	{name: "kv-load-request", value: &KVLoadRequest{Scope: "a", WaitMS: p(int64(500)), Group: "g", Keep: true}},
 	{name: "kv-load-response", value: &KVLoadResponse{Session: "s1", Position: 704, Staged: 14, Tiers: KVTiers{Hot: 64, Warm: 576, Cold: 64}, Reason: KVDiffers,
 		DiffersAt: 704, PromptToken: p(int32(5)), StoredToken: p(int32(6)), QueueMS: 0.5, WaitMS: 1.5, LoadMS: 2.5}},
 	{name: "kv-save-request", value: &KVSaveRequest{Scope: "a", Group: "g", Name: "n", TTLSeconds: 1800, Pin: true, Points: []int{64, 128}, Release: true}},

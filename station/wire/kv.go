@@ -8,7 +8,8 @@ import "time"
 type KVLoadRequest struct {
 	Scope  string `json:"scope,omitempty"`   // whose blocks; "" is the common scope
 	WaitMS *int64 `json:"wait_ms,omitempty"` // longest wait for another session's prefill or for a slow store; absent: as long as it pays
-	Keep   bool   `json:"keep,omitempty"`    // when the session ends unsaved (its caller went away), the full blocks it evaluated are stored
+	Group  string `json:"group,omitempty"`   // label of what is kept so
+	Keep   bool   `json:"keep,omitempty"`    // when the session ends and no save was made of it (its caller went away), the full blocks it evaluated are stored
 }
 
 // KVLoadResponse tells what was restored. Its Position is where the next
@@ -149,7 +150,8 @@ type KVIndex struct {
 	Short         map[string]uint64 `json:"short"`          // loads by reason
 	ExportSeconds float64           `json:"export_seconds"` // pool to RAM
 	ExportBytes   uint64            `json:"export_bytes"`
-	ImportSeconds float64           `json:"import_seconds"` // RAM to pool
+	ExportGBps    float64           `json:"export_gb_per_s"` // of the above
+	ImportSeconds float64           `json:"import_seconds"`  // RAM to pool
 	ImportBytes   uint64            `json:"import_bytes"`
 	ImportGBps    float64           `json:"import_gb_per_s"` // of the above
 
