@@ -27,7 +27,8 @@ func (s *Store) Index() wire.KVIndex {
 	for _, k := range s.rootKeys {
 		ours[k] = struct{}{}
 	}
-	hits, tokens, failing := s.counts.coldHits, s.counts.coldTokens, s.failing
+	// What could not be written may have gone since, and nobody tries again.
+	hits, tokens, failing := s.counts.coldHits, s.counts.coldTokens, s.failing && len(s.dirty) > 0
 	s.mu.Unlock()
 
 	x.Cold = wire.KVTier{State: "off", Reason: s.o.ColdReason}

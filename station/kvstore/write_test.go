@@ -162,6 +162,21 @@ func TestWriters_AFailingStoreIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestWriters_AStoreIsNotCalledFailingForWhatIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newShelf()
+		c.onPut = func(context.Context, *block.Block) error { return errDisk }
+		s := open(t, Options{Identity: named, WarmBytes: blocks(64), Cold: c})
+		save(t, s, Scope{}, text(64, 1), SaveOptions{})
+		time.Sleep(time.Second)
+		require.Equal(t, "failing", s.Index().Cold.State)
+		_, _, err := s.Delete(t.Context(), &wire.KVDeleteRequest{All: true})
+		require.NoError(t, err)
+		require.Zero(t, s.Index().Dirty)
+		require.Equal(t, "on", s.Index().Cold.State)
+	})
+}
+
 func TestWriters_ABlockThatCannotBeWrittenStopsNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newShelf()
@@ -180,6 +195,53 @@ func TestWriters_ABlockThatCannotBeWrittenStopsNoOther(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, 5, c.len())
 		require.Equal(t, 1, s.Index().Dirty)
+	})
+}
+
+// A block that the store's budget cannot hold says nothing about the store.
+func TestWriters_ABlockWithoutRoomIsNoFailure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newShelf()
+		var tries atomic.Int32
+		var room atomic.Bool
+		long := text(256, 1)
+		c.onPut = func(_ context.Context, b *block.Block) error {
+			if b.Tokens[0] == long[64] && !room.Load() {
+				tries.Add(1)
+				return ErrNoRoom
+			}
+			return nil
+		}
+		s := open(t, Options{Identity: named, WarmBytes: blocks(64), Cold: c})
+		save(t, s, Scope{}, long, SaveOptions{})
+		time.Sleep(time.Hour)
+		x := s.Index()
+		require.EqualValues(t, 1, tries.Load(), "it is not tried again")
+		require.Equal(t, "on", x.Cold.State)
+		require.EqualValues(t, 3, x.Warm.Drops["no_room"], "with those that hang below it")
+		require.Zero(t, x.Dirty)
+		require.Equal(t, 1, c.len())
+		require.Equal(t, 256, found(t, s, Scope{}, long), "RAM has them")
+		require.Equal(t, wire.KVFlushResponse{}, s.Flush(t.Context()))
+
+		start := time.Now()
+		save(t, s, Scope{}, text(64, 2), SaveOptions{})
+		synctest.Wait()
+		require.Zero(t, time.Since(start), "no other waits")
+		require.Equal(t, 2, c.len())
+
+		more := text(300, 3, long...)
+		save(t, s, Scope{}, more, SaveOptions{}) // saved anew, and refused again
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 2, tries.Load())
+		require.Zero(t, s.Index().Dirty)
+		s.invariants(t)
+
+		room.Store(true)
+		save(t, s, Scope{}, more, SaveOptions{})
+		time.Sleep(time.Minute)
+		require.Equal(t, 6, c.len())
+		require.Zero(t, s.Index().Dirty)
 	})
 }
 
