@@ -55,7 +55,7 @@ func (s *Store) evictOne() bool {
 // evict takes n out of RAM, whoever reads it.
 func (s *Store) evict(n *node) {
 	s.counts.evictions++
-	if !n.durable && s.cold != nil {
+	if !n.durable && !n.refused && s.cold != nil { // a refused one is counted already
 		s.counts.drops["unwritten"]++
 	}
 	s.forget(n, wire.KVEvicted)

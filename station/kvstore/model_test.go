@@ -253,7 +253,12 @@ func TestStore_ManyAtOnce(t *testing.T) {
 		}
 		return nil
 	}
-	c.onPut = func(context.Context, *block.Block) error { return fail() }
+	c.onPut = func(context.Context, *block.Block) error {
+		if calls.Add(1)%5 == 0 {
+			return ErrNoRoom
+		}
+		return fail()
+	}
 	c.onGet = func(context.Context, block.Name) error { return fail() }
 	s := open(t, Options{Identity: named, WarmBytes: blocks(12), TailDelay: time.Nanosecond, Cold: c})
 	var wg sync.WaitGroup

@@ -96,11 +96,13 @@ func (s *Store) place(at *node, tokens []int32, group string, c *Capture) (*node
 	case n != nil && n.state != hollow:
 		if n.state == filled {
 			s.use(n)
+			s.retry(n)
 		}
 		return n, nil
 	case len(tokens) < block.Tokens:
 		if by := at.covering(tokens); by != nil {
 			s.use(by)
+			s.retry(by)
 			return by, nil
 		}
 	}

@@ -61,7 +61,7 @@ func (o *Options) defaults() {
 //   - lru holds just the nodes that may go: filled, without children, without
 //     readers, not pinned, not about to be written.
 //   - A hollow node has children or readers; a root has children or readers.
-//   - dirty holds just the filled nodes that are not durable; held just the nodes
+//   - dirty holds just the filled nodes that are neither durable nor refused; held just the nodes
 //     under pin or ttl, and heldBytes is their sum.
 type Store struct {
 	o    Options

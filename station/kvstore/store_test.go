@@ -172,7 +172,7 @@ func (s *Store) invariants(t tester) {
 				count++
 			}
 			_, dirty := s.dirty[n]
-			require.Equal(t, n.state == filled && !n.durable, dirty)
+			require.Equal(t, n.state == filled && !n.durable && !n.refused, dirty)
 			_, isHeld := s.held[n]
 			require.Equal(t, n.isHeld(), isHeld)
 			if isHeld {

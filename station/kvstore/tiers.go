@@ -13,6 +13,7 @@ import (
 // others. All methods are safe for concurrent use and end when ctx does.
 type Cold interface {
 	// Put writes a block whole or not at all. Data is read until it returns.
+	// ErrNoRoom: the tier is well, but this block does not fit its budget.
 	Put(ctx context.Context, b *block.Block) error
 	// Get reads and checks a block. into gives the memory for so many positions;
 	// what it gave is the caller's, also when Get fails. Errors: ErrNotFound,
@@ -54,4 +55,5 @@ type Which struct {
 var (
 	ErrNotFound = errors.New("no such block")
 	ErrFailing  = errors.New("the cold store is failing")
+	ErrNoRoom   = errors.New("the budget of the cold store has no room for it") // beside its parents
 )

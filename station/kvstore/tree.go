@@ -53,6 +53,7 @@ type node struct {
 	hits, saved uint64 // loads that ended here, tokens they did not compute
 
 	durable bool // the cold tier has it
+	refused bool // the cold tier has no room for it, or for a parent: not written before it is saved anew
 	writing bool
 	urgent  bool // to be written before it is evicted
 	deleted bool // on request: a write that ends later must be undone
@@ -174,9 +175,12 @@ func (s *Store) show(n *node) {
 		p.tails = append(p.tails, n)
 		s.trimTails(p, n)
 	}
-	if n.durable {
+	switch {
+	case n.durable:
 		s.written(n)
-	} else {
+	case n.parent.refused:
+		s.refuse(n)
+	default:
 		s.dirty[n] = struct{}{}
 	}
 	s.use(n)
@@ -191,7 +195,7 @@ const leastOwed = 16
 // covers a prompt's end holds an answer too, and the next to ask the same cannot
 // know its name.
 func (s *Store) owed(n *node) bool {
-	return s.cold != nil && n.state == filled && !n.full() && !n.durable && len(n.tokens) >= leastOwed && !s.failing
+	return s.cold != nil && n.state == filled && !n.full() && !n.durable && !n.refused && len(n.tokens) >= leastOwed && !s.failing
 }
 
 // replace drops n, whose rows are the first of by's, and hands on what it was kept for.

@@ -2,6 +2,8 @@ package kvstore
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -42,7 +44,7 @@ func dueBefore(a, b *node) bool { return a.due.Before(b.due) }
 // writable says that n is to be written and may be: its parent is in the cold tier or
 // on its way, so that no block is there that cannot be reached.
 func (s *Store) writable(n *node) bool {
-	return s.cold != nil && s.named && n.state == filled && !n.gone && !n.durable && !n.writing &&
+	return s.cold != nil && s.named && n.state == filled && !n.gone && !n.durable && !n.refused && !n.writing &&
 		(n.parent.isTop() || n.parent.durable || n.parent.writing)
 }
 
@@ -182,6 +184,10 @@ func (s *Store) write(ctx context.Context, n *node) bool {
 		s.backoff.Reset()
 		s.failing, s.paused = false, time.Time{}
 		s.written(n)
+	} else if errors.Is(err, ErrNoRoom) { // the store is well, and a retry would find the same
+		s.backoff.Reset()
+		s.failing, s.paused = false, time.Time{}
+		s.refuse(n)
 	} else if ctx.Err() == nil { // else it was cut short, the store is not to blame
 		if n.retry == nil {
 			n.retry = newBackoff()
@@ -211,12 +217,39 @@ func (s *Store) write(ctx context.Context, n *node) bool {
 
 // written notes that the cold tier has n: it needs no writer, and its children may follow.
 func (s *Store) written(n *node) {
-	n.durable = true
+	n.durable, n.refused = true, false
 	delete(s.dirty, n)
 	s.calm(n)
 	s.enqueue(n)
 	for _, k := range n.ready {
 		s.enqueue(k)
+	}
+}
+
+// refuse notes that the cold tier has no room for n, and so none for what is below: it
+// would not be found there. They stay in RAM, and are tried again when they are saved anew.
+func (s *Store) refuse(n *node) {
+	if n.state == filled && !n.gone && !n.durable && !n.refused {
+		n.refused = true
+		delete(s.dirty, n)
+		s.toWrite.drop(n)
+		s.waiting.drop(n)
+		s.calm(n)
+		s.counts.drops["no_room"]++
+		defer s.outlive(n) // nothing is owed any more
+	}
+	for _, k := range slices.Clone(n.ready) {
+		s.refuse(k)
+	}
+}
+
+// retry lets a refused block be written after all: it is saved anew.
+func (s *Store) retry(n *node) {
+	if n.refused {
+		n.refused = false
+		n.due = s.o.Now()
+		s.dirty[n] = struct{}{}
+		s.enqueue(n)
 	}
 }
 

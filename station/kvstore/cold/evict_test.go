@@ -65,13 +65,13 @@ func TestPut_NeverPushesOutItsOwnParents(t *testing.T) {
 	tier := openTier(t, t.TempDir(), o)
 	settled(t, tier)
 	put(t, tier, blocks[:3]...)
-	require.ErrorIs(t, tier.Put(t.Context(), blocks[3]), ErrNoRoom)
+	require.ErrorIs(t, tier.Put(t.Context(), blocks[3]), kvstore.ErrNoRoom)
 	require.Equal(t, []bool{true, true, true, false}, stored(t, tier, blocks))
 	require.Zero(t, tier.Stats(all).Failures, "a full budget is no failure of the store")
 
 	o.BudgetBytes = block.ObjectSize(blocks[0], false) - 1
 	tier = openTier(t, t.TempDir(), o)
-	require.ErrorIs(t, tier.Put(t.Context(), blocks[0]), ErrNoRoom, "larger than the budget")
+	require.ErrorIs(t, tier.Put(t.Context(), blocks[0]), kvstore.ErrNoRoom, "larger than the budget")
 	require.Zero(t, tier.Stats(all).Blocks)
 }
 
@@ -88,7 +88,7 @@ func TestPut_ManyTogetherStayWithinTheBudget(t *testing.T) {
 		group.Go(func() {
 			for i := range 25 {
 				b := chain(root(""), 64, 100*w+i+1)[0]
-				if err := tier.Put(t.Context(), b); err != nil && !errors.Is(err, ErrNoRoom) {
+				if err := tier.Put(t.Context(), b); err != nil && !errors.Is(err, kvstore.ErrNoRoom) {
 					t.Error(err)
 				}
 				if st := tier.Stats(all); st.Bytes > o.BudgetBytes {

@@ -272,7 +272,7 @@ func TestTier_TwoOnOneFolderNeverTearABlock(t *testing.T) {
 			group.Go(func() {
 				for round := range 30 {
 					b := blocks[(round*(worker+1)+i)%len(blocks)]
-					if err := tier.Put(t.Context(), b); err != nil && !errors.Is(err, ErrNoRoom) {
+					if err := tier.Put(t.Context(), b); err != nil && !errors.Is(err, kvstore.ErrNoRoom) {
 						t.Errorf("put: %v", err)
 					}
 					got, err := tier.Get(t.Context(), b.Name, memory)

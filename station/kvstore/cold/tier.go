@@ -16,9 +16,6 @@ import (
 	"thoth/station/kvstore/block"
 )
 
-// ErrNoRoom is a block that the budget cannot hold beside its parents.
-var ErrNoRoom = errors.New("the budget of the cold store has no room for it")
-
 var (
 	_ kvstore.Cold = (*Tier)(nil)
 	_ objects      = (*Store)(nil)
@@ -155,7 +152,7 @@ func (t *Tier) Put(ctx context.Context, b *block.Block) error {
 
 	gone, ok := t.index.reserve(name, size, t.o.BudgetBytes, b.Name)
 	if !ok {
-		return ErrNoRoom
+		return kvstore.ErrNoRoom
 	}
 	landed := false
 	defer func() { t.index.release(name, b.Name, len(b.Tokens), size, t.o.Now(), landed) }()
