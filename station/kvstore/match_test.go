@@ -69,12 +69,12 @@ func TestStore_ScopesAndAdaptersDoNotSeeEachOther(t *testing.T) {
 func TestStore_ReservedBlocksAreInvisibleAndNotReservedTwice(t *testing.T) {
 	s := open(t, Options{Identity: named, WarmBytes: blocks(64)})
 	tokens := text(150, 1)
-	a := s.Reserve(Scope{}, tokens, SaveOptions{})
+	a := s.Reserve(Scope{}, tokens, SaveOptions{Owner: 1})
 	require.Len(t, a.Fills, 3)
 	require.Equal(t, 150, a.Tokens)
 	require.EqualValues(t, 150*tokenBytes, a.Bytes)
 	require.Zero(t, found(t, s, Scope{}, tokens))
-	b := s.Reserve(Scope{}, tokens, SaveOptions{})
+	b := s.Reserve(Scope{}, tokens, SaveOptions{Owner: 1})
 	require.Empty(t, b.Fills)
 	require.Equal(t, 150, b.Tokens)
 	require.Zero(t, b.New)
@@ -96,8 +96,8 @@ func TestStore_ReservedBlocksAreInvisibleAndNotReservedTwice(t *testing.T) {
 func TestStore_ADroppedParentIsFilledAgain(t *testing.T) {
 	s := open(t, Options{Identity: named, WarmBytes: blocks(64)})
 	tokens := text(192, 1)
-	a := s.Reserve(Scope{}, tokens[:128], SaveOptions{})
-	save(t, s, Scope{}, tokens, SaveOptions{}) // builds on what was promised
+	a := s.Reserve(Scope{}, tokens[:128], SaveOptions{Owner: 1})
+	save(t, s, Scope{}, tokens, SaveOptions{Owner: 1}) // builds on what was promised
 	export(Scope{}, tokens, a.Fills[0])
 	a.Fills[0].Done()
 	a.Fills[1].Drop()

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"thoth/station/engine"
 	"thoth/station/kvstore/block"
 )
 
@@ -16,6 +15,7 @@ type SaveOptions struct {
 	TTL    time.Duration // not evicted before, as far as HeldShare allows
 	Pin    bool          // not evicted at all, as far as HeldShare allows
 	HoldTo int           // TTL and Pin reach to this length; 0: to the end
+	Owner  any           // whose rows they are; a block that this one has a Fill of gets no second one. nil: nobody's
 }
 
 // Capture is what Reserve did.
@@ -24,25 +24,16 @@ type Capture struct {
 	Reason string  // one sentence, when Tokens is less, or when pin or ttl could not be granted
 	New    int     // positions newly reserved
 	Bytes  int64   // of these
-	Fills  []*Fill // by position
+	Fills  []*Fill // by position; also of blocks that another capture has reserved and may yet drop
 
 	s     *Store
 	nodes []*node
 }
 
-// Fill is a reserved block: positions [From, From+N) of the sequence. It ends
-// with Done or Drop, once.
-type Fill struct {
-	From, N int
-
-	s    *Store
-	n    *node
-	over bool
-}
-
 // Reserve makes room for the blocks of tokens that are neither stored nor
 // reserved, and returns them to be filled. It evicts what it must first; what
-// does not fit is left out.
+// does not fit is left out. What another capture has reserved is promised twice: the
+// block comes if either brings it.
 func (s *Store) Reserve(sc Scope, tokens []int32, o SaveOptions) *Capture {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +52,7 @@ func (s *Store) Reserve(sc Scope, tokens []int32, o SaveOptions) *Capture {
 	pinned := []*node{at} // making room for the next block must not take the last one
 	s.pin(at)
 	for c.Tokens < len(tokens) {
-		n, err := s.place(at, tokens[c.Tokens:min(len(tokens), c.Tokens+block.Tokens)], o.Group, c)
+		n, err := s.place(at, tokens[c.Tokens:min(len(tokens), c.Tokens+block.Tokens)], o, c)
 		if err != nil {
 			c.Reason = fmt.Sprintf("%d of %d tokens are stored: %v", c.Tokens, len(tokens), err)
 			break
@@ -87,16 +78,19 @@ func (s *Store) Reserve(sc Scope, tokens []int32, o SaveOptions) *Capture {
 
 // place finds the child of at that has these tokens, or makes it. A sibling that
 // goes on from a tail has its rows too.
-func (s *Store) place(at *node, tokens []int32, group string, c *Capture) (*node, error) {
+func (s *Store) place(at *node, tokens []int32, o SaveOptions, c *Capture) (*node, error) {
 	key := at.key.Child(tokens)
 	n := at.kids[key]
 	switch {
 	case n != nil && !slices.Equal(n.tokens, tokens):
 		return nil, fmt.Errorf("block %s has other tokens", key)
-	case n != nil && n.state != hollow:
-		if n.state == filled {
-			s.use(n)
-			s.retry(n)
+	case n != nil && n.state == filled:
+		s.use(n)
+		s.retry(n)
+		return n, nil
+	case n != nil && n.state == reserved:
+		if o.Owner == nil || !slices.ContainsFunc(n.fills, func(f *Fill) bool { return f.owner == o.Owner }) {
+			s.fill(n, o.Owner, c).shared = true
 		}
 		return n, nil
 	case len(tokens) < block.Tokens:
@@ -113,9 +107,8 @@ func (s *Store) place(at *node, tokens []int32, group string, c *Capture) (*node
 	if n = at.kids[key]; n == nil { // making room may have pruned a hollow one
 		n = s.grow(at, key, tokens)
 	}
-	n.state, n.mem, n.group, n.durable = reserved, mem, group, false
-	n.refs++ // of the Fill
-	c.Fills = append(c.Fills, &Fill{From: n.start, N: len(tokens), s: s, n: n})
+	n.state, n.mem, n.group, n.durable = reserved, mem, o.Group, false
+	s.fill(n, o.Owner, c)
 	c.New += len(tokens)
 	c.Bytes += int64(len(tokens)) * int64(s.o.TokenBytes)
 	return n, nil
@@ -137,45 +130,4 @@ func (c *Capture) Durable() bool {
 		}
 	}
 	return true
-}
-
-// Piece is the memory for the block's rows, to be filled by Export. It is valid until Done or Drop.
-func (f *Fill) Piece() engine.Piece {
-	return engine.Piece{Data: f.s.data(f.n), Rows: f.N, Take: f.N}
-}
-
-// Done says that the rows are in: readers may have the block, and the writers write it down.
-func (f *Fill) Done() {
-	s := f.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f.over {
-		return
-	}
-	f.over = true
-	if !f.n.gone { // else it was deleted meanwhile
-		s.counts.written += uint64(f.N)
-		f.n.due = s.o.Now()
-		if !f.n.full() {
-			f.n.due = f.n.due.Add(s.o.TailDelay)
-		}
-		s.show(f.n)
-	}
-	s.unpin(f.n)
-	s.enqueue(f.n)
-}
-
-// Drop says that the rows will not come: the reservation ends.
-func (f *Fill) Drop() {
-	s := f.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f.over {
-		return
-	}
-	f.over = true
-	if !f.n.gone {
-		s.remove(f.n)
-	}
-	s.unpin(f.n)
 }

@@ -315,3 +315,105 @@ func TestStore_CloseWithReadersAndFillsLeftReturnsTheMemoryLater(t *testing.T) {
 	require.Zero(t, find(s, Scope{}, a).Tokens())
 	require.NotEmpty(t, s.Reserve(Scope{}, a, SaveOptions{}).Reason)
 }
+
+// What a save was promised does not depend on another session that ends or fails.
+func TestFill_OfABlockThatAnotherHasReserved(t *testing.T) {
+	tokens := text(300, 1)
+	fill := func(t *testing.T, c *Capture) {
+		t.Helper()
+		for _, f := range c.Fills {
+			export(Scope{}, tokens, f)
+			f.Done()
+		}
+	}
+	drop := func(c *Capture) {
+		for _, f := range c.Fills {
+			f.Drop()
+		}
+	}
+	both := func(t *testing.T) (s *Store, a, b *Capture) {
+		s = open(t, Options{Identity: named, WarmBytes: blocks(9)})
+		a = s.Reserve(Scope{}, tokens[:192], SaveOptions{Owner: 1})
+		b = s.Reserve(Scope{}, tokens, SaveOptions{Owner: 2})
+		require.Equal(t, 192, a.New)
+		require.Equal(t, 300, b.Tokens)
+		require.Equal(t, 300-192, b.New, "the others were reserved before")
+		require.Len(t, b.Fills, 5)
+		return s, a, b
+	}
+	t.Run("the first gives up", func(t *testing.T) {
+		s, a, b := both(t)
+		drop(a)
+		s.invariants(t)
+		fill(t, b)
+		require.Equal(t, 300, found(t, s, Scope{}, tokens))
+	})
+	t.Run("in the middle of a copy", func(t *testing.T) {
+		s, a, b := both(t)
+		a.Fills[0].Piece()
+		drop(a)
+		fill(t, b)
+		require.Equal(t, 300, found(t, s, Scope{}, tokens))
+	})
+	t.Run("after the second has copied too", func(t *testing.T) {
+		s, a, b := both(t)
+		a.Fills[0].Piece()
+		for _, f := range b.Fills {
+			export(Scope{}, tokens, f)
+		}
+		drop(a)
+		for _, f := range b.Fills {
+			f.Done()
+		}
+		require.Equal(t, 300, found(t, s, Scope{}, tokens))
+	})
+	t.Run("the second gives up", func(t *testing.T) {
+		s, a, b := both(t)
+		drop(b)
+		fill(t, a)
+		require.Equal(t, 192, found(t, s, Scope{}, tokens))
+	})
+	t.Run("both give up", func(t *testing.T) {
+		s, a, b := both(t)
+		drop(b)
+		drop(a)
+		require.Zero(t, s.Index().Warm.Bytes)
+		require.Empty(t, s.roots)
+	})
+	t.Run("the second is first, and what is shown is not written over", func(t *testing.T) {
+		s, a, b := both(t)
+		fill(t, b)
+		m := find(s, Scope{}, tokens)
+		for _, f := range a.Fills {
+			require.False(t, f.Needed())
+			clear(f.Piece().Data)
+			f.Done()
+		}
+		verify(t, m, Scope{}, tokens)
+		require.Equal(t, 300, m.Tokens())
+		m.Release()
+		require.EqualValues(t, 300, s.Index().TokensWritten, "each position once")
+		require.Zero(t, s.Index().HeldByReader)
+	})
+	t.Run("an owner's next save", func(t *testing.T) {
+		s, a, b := both(t)
+		again := s.Reserve(Scope{}, tokens, SaveOptions{Owner: 1})
+		require.Equal(t, 300, again.Tokens)
+		require.Len(t, again.Fills, 2, "only of what it has not yet")
+		require.True(t, again.Fills[0].Needed())
+		drop(b)
+		drop(again)
+		require.EqualValues(t, 3, s.Index().Pending)
+		fill(t, a)
+		require.Equal(t, 192, found(t, s, Scope{}, tokens))
+	})
+	t.Run("deleted meanwhile", func(t *testing.T) {
+		s, a, b := both(t)
+		_, _, err := s.Delete(t.Context(), &wire.KVDeleteRequest{All: true})
+		require.NoError(t, err)
+		fill(t, a)
+		fill(t, b)
+		require.Zero(t, found(t, s, Scope{}, tokens))
+		require.Zero(t, s.Index().Warm.Bytes)
+	})
+}

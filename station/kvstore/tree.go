@@ -50,7 +50,9 @@ type node struct {
 	until  time.Time // of the ttl; zero: none
 
 	group, name string
-	hits, saved uint64 // loads that ended here, tokens they did not compute
+	fills       []*Fill // of a reserved node: who may bring its rows
+	filler      *Fill   // the one that is writing them
+	hits, saved uint64  // loads that ended here, tokens they did not compute
 
 	durable bool // the cold tier has it
 	refused bool // the cold tier has no room for it, or for a parent: not written before it is saved anew
