@@ -2,6 +2,8 @@ package kvstore
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"thoth/station/kvstore/block"
 	"thoth/station/wire"
@@ -11,31 +13,34 @@ import (
 // of a group, or all. Who reads one just now may finish. A block
 // that both tiers have counts once. On a failure of the cold tier RAM's are dropped all the same.
 func (s *Store) Delete(ctx context.Context, q *wire.KVDeleteRequest) (blocks int, bytes int64, err error) {
-	keys := make([]block.Key, 0, len(q.Keys))
+	keys := make(map[block.Key]bool, len(q.Keys))
 	for _, k := range q.Keys {
 		key, err := block.ParseKey(k)
 		if err != nil {
 			return 0, 0, &wire.Error{Code: wire.CodeInvalid, Param: "keys", Message: err.Error()}
 		}
-		keys = append(keys, key)
+		keys[key] = true
 	}
 
 	s.mu.Lock()
 	since := s.tick
 	victims := s.chosen(q, keys, 0)
 	var which []Which // of the cold tier
-	for _, k := range keys {
-		which = append(which, Which{Name: block.Name{Key: k}})
-	}
 	cold := s.cold != nil && s.named && !s.closed
 	for _, n := range victims {
 		if n.state == filled && !(n.durable && cold) {
 			blocks++
 			bytes += int64(len(n.tokens)) * int64(s.o.TokenBytes)
 		}
-		if n.durable && len(keys) > 0 {
-			which = append(which, Which{Name: n.blockName()})
+	}
+	if len(keys) > 0 {
+		all := maps.Clone(keys)
+		for _, n := range victims {
+			if n.durable {
+				all[n.key] = true // what hangs below
+			}
 		}
+		which = append(which, Which{Keys: slices.Collect(maps.Keys(all))})
 	}
 	s.expel(victims)
 	switch {
@@ -68,7 +73,7 @@ func (s *Store) Delete(ctx context.Context, q *wire.KVDeleteRequest) (blocks int
 // chosen lists the blocks in RAM that q names, children before their parents; of
 // those read from the cold tier after since, when that is set. Reads that may bring such a
 // block are made void.
-func (s *Store) chosen(q *wire.KVDeleteRequest, keys []block.Key, since uint64) (l []*node) {
+func (s *Store) chosen(q *wire.KVDeleteRequest, keys map[block.Key]bool, since uint64) (l []*node) {
 	whole := func(r *root) bool {
 		return q.All || q.Scope != nil && *q.Scope == r.scope.Name || q.Scope == nil && q.Group != ""
 	}
@@ -77,27 +82,18 @@ func (s *Store) chosen(q *wire.KVDeleteRequest, keys []block.Key, since uint64) 
 			f.void = true
 		}
 	}
-	seen := map[*node]bool{}
-	add := func(n *node) {
-		if n.state != hollow && n.landed >= since && !seen[n] {
-			seen[n] = true
-			l = append(l, n)
+	var walk func(n *node, all, below bool)
+	walk = func(n *node, all, below bool) { // below a key that was named
+		for _, k := range n.kids {
+			named := below || keys[k.key]
+			walk(k, all, named)
+			if k.state != hollow && k.landed >= since && (named || all && (q.Group == "" || k.group == q.Group)) {
+				l = append(l, k)
+			}
 		}
 	}
 	for _, r := range s.roots {
-		for _, n := range r.top.below() {
-			if whole(r) && (q.Group == "" || n.group == q.Group) {
-				add(n)
-			}
-		}
-		for _, k := range keys {
-			if n := r.top.seek(k); n != nil {
-				for _, b := range n.below() {
-					add(b)
-				}
-				add(n)
-			}
-		}
+		walk(r.top, whole(r), false)
 	}
 	return l
 }
@@ -109,19 +105,6 @@ func (s *Store) expel(l []*node) {
 		n.deleted = true
 		s.remove(n)
 	}
-}
-
-// seek finds a key below n.
-func (n *node) seek(k block.Key) *node {
-	if c := n.kids[k]; c != nil {
-		return c
-	}
-	for _, c := range n.kids {
-		if f := c.seek(k); f != nil {
-			return f
-		}
-	}
-	return nil
 }
 
 // rootsOf lists the keys of a scope's roots: one for each adapter set seen with any scope.

@@ -36,6 +36,28 @@ func TestDelete_ReachesTheColdTier(t *testing.T) {
 	})
 }
 
+// The cold tier is listed whole for a key: once for all of them.
+func TestDelete_ManyKeysInOnePass(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newShelf()
+		s := open(t, Options{Identity: named, WarmBytes: blocks(64), Cold: c})
+		a, b, other := text(192, 1), text(64, 2), text(64, 3)
+		for _, l := range [][]int32{a, b} {
+			save(t, s, Scope{}, l, SaveOptions{})
+		}
+		stocked := stock(t, c, Scope{Name: "x"}, other) // RAM does not have it
+		synctest.Wait()
+		keys := []string{s.Lookup(t.Context(), Scope{}, a).Keys[1], s.Lookup(t.Context(), Scope{}, b).Keys[0], stocked[0].String(), stocked[0].String()}
+		n, bytes, err := s.Delete(t.Context(), &wire.KVDeleteRequest{Keys: keys})
+		require.NoError(t, err)
+		require.Equal(t, 4, n, "with what hangs below the first key")
+		require.Equal(t, blocks(4), bytes)
+		require.Len(t, c.deleted, 1)
+		require.Equal(t, 1, c.len())
+		require.Equal(t, 64, found(t, s, Scope{}, a))
+	})
+}
+
 func TestDelete_UndoesAWriteThatEndsLater(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newShelf()

@@ -325,7 +325,7 @@ func (c *shelf) Delete(_ context.Context, w Which) (blocks int, bytes int64, err
 	defer c.mu.Unlock()
 	c.deleted = append(c.deleted, w)
 	for n, b := range c.blocks {
-		if (w.Name.Root == block.Key{} || w.Name.Root == n.Root) && (w.Name.Key == block.Key{} || w.Name.Key == n.Key) && (w.Group == "" || w.Group == b.Group) {
+		if (w.Name.Root == block.Key{} || w.Name.Root == n.Root) && (w.Name.Key == block.Key{} || w.Name.Key == n.Key) && (w.Group == "" || w.Group == b.Group) && (w.Keys == nil || slices.Contains(w.Keys, n.Key)) {
 			delete(c.blocks, n)
 			blocks++
 			bytes += int64(len(b.Data))

@@ -47,7 +47,8 @@ type Tail struct {
 
 // Which names blocks to delete. Zero fields do not restrict.
 type Which struct {
-	Name  block.Name // of one block, when Key is set; else all of Root
+	Name  block.Name  // of one block, when Key is set; else all of Root
+	Keys  []block.Key // of blocks, below any parent: many cost what one does
 	Group string
 }
 

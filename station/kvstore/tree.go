@@ -74,12 +74,18 @@ func (n *node) blockName() block.Name {
 }
 
 // below lists the nodes below n, children before their parents.
-func (n *node) below() []*node {
-	var l []*node
+func (n *node) below() (l []*node) {
 	for _, k := range n.kids {
-		l = append(append(l, k.below()...), k)
+		l = k.belowAnd(l)
 	}
 	return l
+}
+
+func (n *node) belowAnd(l []*node) []*node {
+	for _, k := range n.kids {
+		l = k.belowAnd(l)
+	}
+	return append(l, n)
 }
 
 // rename computes the keys below n again, n being key.

@@ -149,9 +149,11 @@ func conform(t *testing.T, c kvstore.Cold) {
 		{kvstore.Which{Group: "none"}, 0},
 		{kvstore.Which{Group: "other"}, 1},
 		{kvstore.Which{Name: block.Name{Key: long[2].Key}}, 1},
+		{kvstore.Which{Keys: []block.Key{long[1].Key, {1}}, Group: "none"}, 0},
+		{kvstore.Which{Keys: []block.Key{long[1].Key, {1}}}, 1},
 		{kvstore.Which{Name: block.Name{Root: other}, Group: "other"}, 0},
 		{kvstore.Which{Name: block.Name{Root: other}}, 2},
-		{kvstore.Which{}, 2},
+		{kvstore.Which{}, 1},
 	} {
 		n, size, err := c.Delete(ctx, tt.what)
 		require.NoError(t, err)

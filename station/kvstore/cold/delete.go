@@ -46,9 +46,13 @@ func (t *Tier) Delete(ctx context.Context, what kvstore.Which) (blocks int, byte
 // choose lists the blocks that what names, but for the group.
 func (t *Tier) choose(ctx context.Context, what kvstore.Which) (chosen []victim, err error) {
 	none := block.Key{}
+	keys := make(map[block.Key]bool, len(what.Keys))
+	for _, k := range what.Keys {
+		keys[k] = true
+	}
 	take := func(o Object) error {
 		n, tokens, ok := ParseObjectName(o.Name)
-		if ok && (what.Name.Key == none || n.Key == what.Name.Key) && (what.Name.Parent == none || n.Parent == what.Name.Parent) {
+		if ok && (len(keys) == 0 || keys[n.Key]) && (what.Name.Key == none || n.Key == what.Name.Key) && (what.Name.Parent == none || n.Parent == what.Name.Parent) {
 			chosen = append(chosen, victim{n, entry{size: o.Size, tokens: tokens}})
 		}
 		return nil
