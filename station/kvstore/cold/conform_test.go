@@ -185,7 +185,10 @@ func TestTier_FindsWhatAnotherProcessWrote(t *testing.T) {
 			c := openTier(t, url, opts())
 			settled(t, c)
 			require.Equal(t, 2, c.Stats(func(block.Key) bool { return true }).Blocks, "a sweep finds them")
-			put(t, c, blocks...)
+			for _, b := range chain(root(""), 100, 1) {
+				b.Group, b.Kernel = "another label", "a library of another name"
+				put(t, c, b)
+			}
 			require.Zero(t, c.Stats(func(block.Key) bool { return true }).WrittenBytes, "nothing is written twice")
 		})
 	}

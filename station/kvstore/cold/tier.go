@@ -140,10 +140,11 @@ func (t *Tier) Put(ctx context.Context, b *block.Block) error {
 	seal := t.seals.For(b.Root)
 	name, size := ObjectName(b.Name, len(b.Tokens)), block.ObjectSize(b, seal != nil)
 
-	// Another replica may have written it, and writing wears.
+	// Another replica may have written it, and writing wears. Sizes say nothing: labels
+	// differ in length, and a damaged object is dropped when it is read.
 	there, err := t.stat(ctx, name)
-	if err == nil && there.Size == size {
-		t.index.see(b.Name, len(b.Tokens), size, t.o.Now())
+	if err == nil {
+		t.index.see(b.Name, len(b.Tokens), there.Size, t.o.Now())
 		return nil
 	}
 	if err != nil && !errors.Is(err, kvstore.ErrNotFound) {
