@@ -52,6 +52,7 @@ var sentences = map[Reason]string{
 	Reason(wire.KVStoreFails): "the store is failing",
 	Reason(wire.KVLimit):      "prefix length limited",
 	Reason(wire.KVNoRoom):     "no room for the stored prefix",
+	Reason(wire.KVUnnamed):    "the weights' digest is not known yet",
 	Reason(wire.KVEngine):     "engine refused the stored prefix",
 
 	ReasonSave:     "station kv session save failed",

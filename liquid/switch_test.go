@@ -176,7 +176,7 @@ func TestSwitch_TrustsHealthAndNamesTheReason(t *testing.T) {
 
 func TestReason_EverySentenceIsOneOfAFixedList(t *testing.T) {
 	for _, r := range []wire.KVReason{wire.KVNothing, wire.KVDiffers, wire.KVEnds, wire.KVEvicted, wire.KVExpired, wire.KVDamaged,
-		wire.KVStoreSlow, wire.KVStoreFails, wire.KVLimit, wire.KVNoRoom, wire.KVEngine} {
+		wire.KVStoreSlow, wire.KVStoreFails, wire.KVLimit, wire.KVNoRoom, wire.KVUnnamed, wire.KVEngine} {
 		require.NotEmpty(t, reasonOf(r).Sentence(), r)
 	}
 	require.Equal(t, "station kv session save failed", ReasonSave.Sentence())

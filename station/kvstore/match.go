@@ -218,6 +218,8 @@ func (s *Store) why(m *Match) Short {
 	}
 	if l, ok := s.gone.find(key, rest, n); ok {
 		w.Reason = l.reason
+	} else if s.cold != nil && !s.named && w.DiffersAt < 0 {
+		w.Reason = wire.KVUnnamed // the cold tier may have it
 	}
 	return w
 }

@@ -109,6 +109,9 @@ func TestStore_ADigestRenamesAndLetsTheWritersGo(t *testing.T) {
 		m, _ := fetch(t, s, tokens, gate)
 		require.Zero(t, m.Tokens())
 		require.Empty(t, c.reads(), "nor looked up")
+		require.Equal(t, wire.KVUnnamed, m.Short().Reason)
+		require.Equal(t, wire.KVUnnamed, s.Lookup(t.Context(), Scope{Name: "a"}, text(200, 1)).Reason, "RAM's end")
+		require.Equal(t, wire.KVDiffers, s.Lookup(t.Context(), Scope{Name: "a"}, text(200, 2, tokens[:100]...)).Reason, "RAM knows more")
 		require.Equal(t, wire.KVFlushResponse{Lost: 3}, s.Flush(t.Context()))
 		require.Empty(t, s.Index().Root)
 
@@ -116,6 +119,7 @@ func TestStore_ADigestRenamesAndLetsTheWritersGo(t *testing.T) {
 		s.SetDigest(named.Digest)
 		s.SetDigest("another")
 		s.invariants(t)
+		require.Equal(t, wire.KVEnds, s.Lookup(t.Context(), Scope{Name: "a"}, text(200, 1)).Reason)
 		require.Equal(t, 150, found(t, s, Scope{Name: "a"}, tokens))
 		verify(t, reader, Scope{Name: "a"}, tokens)
 		reader.Release()

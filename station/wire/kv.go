@@ -55,6 +55,7 @@ const (
 	KVStoreFails KVReason = "store_failing"      // the cold store fails or hangs
 	KVLimit      KVReason = "prefix_length"      // X-Prefix-Length asked for no more
 	KVNoRoom     KVReason = "no_room"            // it did not fit the pool now
+	KVUnnamed    KVReason = "not_named_yet"      // the weights' digest is not known yet: the cold store cannot be asked
 	KVEngine     KVReason = "engine_failed"      // the engine refused the restored state
 )
 
