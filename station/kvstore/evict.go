@@ -64,6 +64,7 @@ func (s *Store) evict(n *node) {
 
 // settle puts n where it belongs after a change: among what may go, or not.
 func (s *Store) settle(n *node) {
+	s.reckon(n)
 	if n.state == filled && !n.gone && n.refs == 0 && len(n.kids) == 0 && !n.pinned && !n.urgent {
 		s.lru.set(n)
 	} else {

@@ -1,6 +1,9 @@
 package kvstore
 
-import "container/heap"
+import (
+	"container/heap"
+	"slices"
+)
 
 // nodeHeap is a priority queue of nodes that knows where each node stands in it,
 // so that a node can be moved or taken out in O(log n).
@@ -33,6 +36,30 @@ func (h *nodeHeap) first() *node {
 		return nil
 	}
 	return h.nodes[0]
+}
+
+// least lists the k least nodes, in order, and looks at some of their children only.
+func (h *nodeHeap) least(k int) []*node {
+	var l []*node
+	var next []int // places whose parents are listed
+	if h.Len() > 0 {
+		next = []int{0}
+	}
+	for len(l) < k && len(next) > 0 {
+		best := 0
+		for j := range next {
+			if h.Less(next[j], next[best]) {
+				best = j
+			}
+		}
+		i := next[best]
+		l = append(l, h.nodes[i])
+		next = slices.Delete(next, best, best+1)
+		for c := 2*i + 1; c <= 2*i+2 && c < h.Len(); c++ {
+			next = append(next, c)
+		}
+	}
+	return l
 }
 
 // Len, Less, Swap, Push and Pop are heap.Interface.

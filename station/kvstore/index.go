@@ -3,7 +3,6 @@ package kvstore
 import (
 	"encoding/hex"
 	"maps"
-	"slices"
 	"time"
 
 	"thoth/station/kvstore/block"
@@ -52,51 +51,16 @@ func (s *Store) census(x *wire.KVIndex) {
 		w.State = "off"
 	}
 	x.Dirty, x.Pinned = len(s.dirty), len(s.held)
-	for n := range s.dirty {
-		x.DirtyBytes += int64(len(n.tokens)) * int64(s.o.TokenBytes)
-	}
-	scopes := map[string]struct{}{}
-	var ends []*node
-	var walk func(n *node, usable bool)
-	walk = func(n *node, usable bool) {
-		for _, k := range n.kids {
-			switch k.state {
-			case reserved:
-				x.Pending++
-			case filled:
-				scopes[k.root.scope.Name] = struct{}{}
-				w.Blocks++
-				if k.refs > 0 {
-					x.HeldByReader++
-				}
-				if usable {
-					w.UsableBytes += s.slabs.size(len(k.tokens))
-				}
-				if k.saved > 0 || k.name != "" {
-					ends = append(ends, k)
-				}
-			}
-			walk(k, usable && k.state == filled)
-		}
-	}
-	for _, r := range s.roots {
-		walk(r.top, true)
-	}
-	x.Scopes = len(scopes)
-	x.Top = top(ends)
+	x.DirtyBytes = s.sums.dirty
+	x.Pending, x.HeldByReader, x.Scopes = s.sums.pending, s.sums.read, len(s.sums.scopes)
+	w.Blocks, w.UsableBytes = s.sums.blocks, s.sums.usable
+	x.Top = top(s.ends.least(topPrefixes))
 }
 
-// top lists the ends that saved most.
+// top tells of ends.
 func top(ends []*node) []wire.KVPrefix {
-	slices.SortFunc(ends, func(a, b *node) int {
-		switch {
-		case a.saved > b.saved, a.saved == b.saved && a.tick > b.tick:
-			return -1
-		}
-		return 1
-	})
 	var l []wire.KVPrefix
-	for _, n := range ends[:min(len(ends), topPrefixes)] {
+	for _, n := range ends {
 		l = append(l, wire.KVPrefix{Key: n.key.String(), Name: n.name, Scope: n.root.scope.Name, Group: n.group, Tokens: n.end(),
 			Hits: n.hits, TokensSaved: n.saved, Pinned: n.pinned, LastUsed: n.used.Round(time.Millisecond)})
 	}

@@ -125,6 +125,7 @@ func (m *Match) Used(n int) {
 	if end != nil {
 		end.hits++
 		end.saved += uint64(n)
+		s.rank(end)
 	}
 	given := max(0, min(m.given[1], n)-m.given[0])
 	cold := m.FromCold(m.given[0], m.given[0]+given)

@@ -69,6 +69,7 @@ func (s *Store) Reserve(sc Scope, tokens []int32, o SaveOptions) *Capture {
 	}
 	if o.Name != "" && c.Tokens == len(tokens) {
 		at.name = o.Name
+		s.rank(at)
 	}
 	for i := len(pinned) - 1; i >= 0; i-- {
 		s.unpin(pinned[i])

@@ -60,6 +60,8 @@ func (o *Options) defaults() {
 //     them that are not full.
 //   - lru holds just the nodes that may go: filled, without children, without
 //     readers, not pinned, not about to be written.
+//   - ends holds just the filled nodes that saved tokens or have a name; sums are
+//     what a walk over all nodes would count.
 //   - A hollow node has children or readers; a root has children or readers.
 //   - dirty holds just the filled nodes that are neither durable nor refused; held just the nodes
 //     under pin or ttl, and heldBytes is their sum.
@@ -83,6 +85,8 @@ type Store struct {
 	roots     map[Scope]*root
 	rootKeys  map[Scope]block.Key // of scopes seen, stored or not
 	lru       nodeHeap
+	ends      nodeHeap // blocks that saved tokens or have a name, those that saved most first
+	sums      sums
 	held      map[*node]struct{}
 	heldBytes int64
 	expiry    time.Time // the earliest end of a ttl; zero: none
@@ -117,6 +121,8 @@ func New(o Options) *Store {
 		roots:    map[Scope]*root{},
 		rootKeys: map[Scope]block.Key{},
 		lru:      nodeHeap{less: usedBefore, at: func(n *node) *int { return &n.lruAt }},
+		ends:     nodeHeap{less: savedMore, at: func(n *node) *int { return &n.endAt }},
+		sums:     sums{scopes: map[string]int{}},
 		held:     map[*node]struct{}{},
 		gone:     newGone(goneKeys),
 		flights:  map[block.Key]*flight{},

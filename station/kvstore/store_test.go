@@ -133,6 +133,47 @@ func (s *Store) invariants(t tester) {
 	require.LessOrEqual(t, s.slabs.used+s.slabs.free, s.slabs.budget, "the budget")
 	var used, held int64
 	count := 0
+	want := sums{scopes: map[string]int{}}
+	ends := 0
+	usable := map[*node]bool{}
+	for _, r := range s.roots {
+		usable[r.top] = true
+		all := r.top.below()
+		for _, n := range slices.Backward(all) { // parents before their children
+			usable[n] = n.state == filled && usable[n.parent]
+			switch n.state {
+			case reserved:
+				want.pending++
+			case filled:
+				want.blocks++
+				want.scopes[r.scope.Name]++
+				if n.refs > 0 {
+					want.read++
+				}
+				if usable[n] {
+					want.usable += s.slabs.size(len(n.tokens))
+				}
+			}
+			end := n.state == filled && (n.saved > 0 || n.name != "")
+			require.Equal(t, end, s.ends.has(n))
+			if end {
+				ends++
+			}
+		}
+	}
+	for n := range s.dirty {
+		want.dirty += int64(len(n.tokens)) * int64(s.o.TokenBytes)
+	}
+	require.Equal(t, want, s.sums)
+	require.Equal(t, ends, s.ends.Len())
+	sorted := slices.Clone(s.ends.nodes)
+	slices.SortFunc(sorted, func(a, b *node) int {
+		if savedMore(a, b) {
+			return -1
+		}
+		return 1
+	})
+	require.True(t, slices.Equal(sorted[:min(ends, 5)], s.ends.least(5)))
 	for sc, r := range s.roots {
 		require.Equal(t, sc, r.scope)
 		require.Equal(t, s.identity.Root(sc.Name, sc.Adapters), r.top.key)

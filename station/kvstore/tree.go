@@ -51,8 +51,10 @@ type node struct {
 
 	group, name string
 	fills       []*Fill // of a reserved node: who may bring its rows
-	filler      *Fill   // the one that is writing them
-	hits, saved uint64  // loads that ended here, tokens they did not compute
+	mark        mark
+	endAt       int
+	filler      *Fill  // the one that is writing them
+	hits, saved uint64 // loads that ended here, tokens they did not compute
 
 	durable bool // the cold tier has it
 	refused bool // the cold tier has no room for it, or for a parent: not written before it is saved anew
@@ -189,7 +191,7 @@ func (s *Store) show(n *node) {
 	case n.parent.refused:
 		s.refuse(n)
 	default:
-		s.dirty[n] = struct{}{}
+		s.soil(n)
 	}
 	s.use(n)
 }
@@ -214,6 +216,7 @@ func (s *Store) replace(n, by *node) {
 	if by.name == "" {
 		by.name = n.name
 	}
+	s.rank(by)
 	pinned, until := n.pinned, n.until
 	s.remove(n)
 	s.hold(by, pinned, until)
@@ -240,7 +243,7 @@ func (s *Store) trimTails(p, fresh *node) {
 func (s *Store) remove(n *node) {
 	p := n.parent
 	s.unhold(n)
-	delete(s.dirty, n)
+	s.clean(n)
 	s.toWrite.drop(n)
 	s.waiting.drop(n)
 	s.calm(n)
@@ -252,6 +255,7 @@ func (s *Store) remove(n *node) {
 		h.kids, h.ready, h.tails = n.kids, n.ready, n.tails
 		for _, k := range h.kids {
 			k.parent = h
+			s.reckon(k)
 		}
 		n.kids, n.ready, n.tails = nil, nil, nil
 	}
@@ -326,6 +330,9 @@ func (s *Store) use(n *node) {
 	n.tick = s.tick
 	n.used = s.o.Now()
 	s.settle(n)
+	if s.ends.has(n) {
+		s.rank(n)
+	}
 }
 
 // data is the rows of a block.

@@ -218,7 +218,7 @@ func (s *Store) write(ctx context.Context, n *node) bool {
 // written notes that the cold tier has n: it needs no writer, and its children may follow.
 func (s *Store) written(n *node) {
 	n.durable, n.refused = true, false
-	delete(s.dirty, n)
+	s.clean(n)
 	s.calm(n)
 	s.enqueue(n)
 	for _, k := range n.ready {
@@ -231,7 +231,7 @@ func (s *Store) written(n *node) {
 func (s *Store) refuse(n *node) {
 	if n.state == filled && !n.gone && !n.durable && !n.refused {
 		n.refused = true
-		delete(s.dirty, n)
+		s.clean(n)
 		s.toWrite.drop(n)
 		s.waiting.drop(n)
 		s.calm(n)
@@ -248,7 +248,7 @@ func (s *Store) retry(n *node) {
 	if n.refused {
 		n.refused = false
 		n.due = s.o.Now()
-		s.dirty[n] = struct{}{}
+		s.soil(n)
 		s.enqueue(n)
 	}
 }
