@@ -71,7 +71,10 @@ type Store struct {
 
 	ctx    context.Context // of readers and writers; ends with Close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // Add only under mu and before closed
+	// wg counts writers, readers and chases. A chase is added under mu and before
+	// closed, so before Close waits; fly adds a read later than that, but only a chase
+	// calls it, which wg counts as long: the count is not 0 then, and cannot be missed.
+	wg sync.WaitGroup
 
 	readers chan struct{}   // a place for each cold read
 	wake    chan struct{}   // for writers: there is something new to do
