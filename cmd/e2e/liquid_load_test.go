@@ -60,7 +60,8 @@ func parallelClients(t *testing.T, n int, f func(ctx context.Context, i int) err
 
 // Whoever computes for others may go away; they go on with what it has left.
 func TestLiquidLoad_LeaderGoesAway(t *testing.T) {
-	s := start(t, "THOTH_CELLS=8192")
+	// In small steps, so that its numbers tell who waits.
+	s := start(t, "THOTH_CELLS=8192", "THOTH_BATCH_SIZE=64")
 	prefix := system(words(310, 560))
 	q := func(i int) obj {
 		return obj{"messages": []obj{prefix, user(fmt.Sprintf("What is %d plus one?", i))}, "max_tokens": 8}
