@@ -32,7 +32,7 @@ native: build ## the real engine with the real model
 	THOTH_TEST_MODEL="$(TEST_MODEL)" go test -count=1 -timeout 20m -p 1 ./station/native ./cmd/fat-station
 
 e2e: build ## the three real programs over HTTP, and the README's commands
-	THOTH_TEST_MODEL="$(TEST_MODEL)" go test -tags e2e -count=1 -timeout 30m ./cmd/e2e
+	THOTH_TEST_MODEL="$(TEST_MODEL)" go test -tags e2e -count=1 -timeout 50m ./cmd/e2e
 
 image: ## every step of Dockerfile.cpu, without a container engine
 	$(MAKE) --no-print-directory image-steps
