@@ -82,17 +82,17 @@ func headersOf(o *liquid.Outcome) map[string]string {
 }
 
 // announce sets the headers of a stream that begins with what is known, and
-// declares trailers for what is not or may change: whether it was saved, and the
-// rest where that fails. whole: something is known of every choice. It returns what the header tells of those declared.
+// declares trailers for what is not or may change: whether it was saved, and all
+// the rest, since a stream may begin with a keep-alive comment before the first
+// token. whole: something is known of every choice. It returns what the header
+// tells of those declared.
 func announce(h http.Header, o *liquid.Outcome, whole bool) map[string]string {
 	known := headersOf(o)
-	later := []string{headerLiquid, headerLiquidReason, headerLiquidSaved}
-	switch {
-	case o == nil: // a keep-alive comment came before the first token
-		later = append(later, headerLiquidTokens, headerPath)
-	case o.Path == liquid.Native && whole:
+	later := []string{headerLiquid, headerLiquidReason, headerLiquidSaved, headerLiquidTokens, headerPath}
+	if o != nil && o.Path == liquid.Native && whole {
 		later = nil
-	default:
+	}
+	if later != nil {
 		delete(known, headerLiquidSaved)
 	}
 	for name, value := range known {

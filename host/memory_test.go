@@ -229,6 +229,37 @@ func TestMemory_AStreamThatBeganWithAPingTellsAllInTrailers(t *testing.T) {
 	require.Equal(t, map[string]string{"Path": "liquid", "Liquid-Memory": "miss", "Liquid-Kv-Saved": "true", "Liquid-Miss-Reason": "no stored prefix", "Liquid-Prefix-Tokens": "0"}, shown(l.resp.Trailer))
 }
 
+func TestMemory_AStreamThatBeganAsAHitSaysLaterThatThePrefixWasDropped(t *testing.T) {
+	f := newFaultStation(t)
+	h := newLiquidHost(t, f, func(o *Options) { o.PingInterval = 10 * time.Millisecond })
+	f.restores(wire.KVLoadResponse{Position: promptBytes - 1, Tiers: wire.KVTiers{Warm: promptBytes - 1}, DiffersAt: -1})
+	gate := make(chan struct{})
+	f.fault(wire.RouteForward, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		out := &frames{w}
+		out.send(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{Total: promptBytes}})
+		<-gate
+		out.send(wire.Frame{Type: wire.FrameDone, Forward: &wire.ForwardResponse{Session: "s-0", Position: promptBytes, Evaluated: promptBytes}})
+	})
+	l := h.open(`"stream_options":{"include_usage":true}`)
+	require.Equal(t, ": ping", l.next(t))
+	before := shown(l.resp.Header)
+	close(gate)
+	b, err := io.ReadAll(l.lines)
+	require.NoError(t, err)
+	want := map[string]string{"Path": "liquid", "Liquid-Memory": "miss", "Liquid-Kv-Saved": "true", "Liquid-Miss-Reason": "restored prefix was dropped under memory pressure", "Liquid-Prefix-Tokens": "0"}
+	got := shown(l.resp.Trailer)
+	for name, value := range before { // told first, and true to the end
+		if got[name] == "" {
+			got[name] = value
+		}
+	}
+	require.Equal(t, want, got)
+	require.Contains(t, string(b), fmt.Sprintf(`"prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":%d}`, promptBytes))
+	require.Empty(t, f.got(), "nothing is computed twice")
+	require.Contains(t, h.get("/metrics").body, `thoth_liquid_mismatch_total 0`)
+}
+
 func TestMemory_TheNativePathHasNoTrailersAndMakesOneCall(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*faultStation)

@@ -20,7 +20,8 @@
 //   - A 404 in service turns the switch off at once for all requests, until a
 //     probe finds the route again.
 //   - The station's word on what was restored is checked against where the
-//     evaluation started; a difference drops the session and computes.
+//     evaluation started. At 0 instead, it had to drop it, and the choice is a
+//     miss; any other difference drops the session and computes.
 //   - Every session is released by its last save or deleted, also when the client
 //     goes away; every goroutine belongs to the [Manager], whose Close waits.
 //   - With the switch off a request costs one atomic read more than without this

@@ -34,6 +34,7 @@ const (
 	ReasonDecode   Reason = "decode_failed"
 	ReasonLost     Reason = "session_lost"
 	ReasonRoute    Reason = "route_missing"
+	ReasonDropped  Reason = "prefix_dropped"
 	ReasonPosition Reason = "position_mismatch"
 	ReasonShort    Reason = "prompt_too_short"
 	ReasonBypass   Reason = "bypassed"
@@ -62,6 +63,7 @@ var sentences = map[Reason]string{
 	ReasonDecode:   "station could not decode the session",
 	ReasonLost:     "station session lost",
 	ReasonRoute:    "station lacks a liquid route",
+	ReasonDropped:  "restored prefix was dropped under memory pressure",
 	ReasonPosition: "restored position does not match",
 	ReasonShort:    "prompt too short to gain",
 	ReasonBypass:   "bypassed by the request",
@@ -107,6 +109,16 @@ func (o *Outcome) MissReason() string {
 		return ""
 	}
 	return o.Reason.Sentence()
+}
+
+// dropped is the outcome when the station gave up between load and evaluation
+// what it had restored: nothing was saved but the wait.
+func (o *Outcome) dropped() *Outcome {
+	d := *o
+	d.Memory, d.Reason = Miss, ReasonDropped
+	d.PrefixTokens, d.Tiers = 0, wire.KVTiers{}
+	d.DiffersAt, d.token, d.stored = -1, nil, nil
+	return &d
 }
 
 // Join is the outcome of a request with several choices: the least that any of

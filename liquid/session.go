@@ -72,11 +72,28 @@ func (m *Manager) failed(route string, reason Reason, err error) *failure {
 	return &failure{reason, err}
 }
 
-// check compares where the evaluation started with what the load said, and
-// whether all of the prompt is there. A difference means that the KV is not that
-// of the prompt, and nothing may be sampled from it.
-func (s *session) check(f *wire.ForwardResponse) bool {
-	return f != nil && f.Position-f.Evaluated == s.load.Position && f.Position == len(s.tokens) && f.Remaining == 0
+// start is where an evaluation began, seen from what the load said.
+type start int
+
+const (
+	asLoaded  start = iota
+	afresh          // at 0: the station had to drop what it restored, and computed all
+	elsewhere       // the KV is not that of the prompt: nothing may be sampled from it
+)
+
+// began compares where the evaluation began with what the load said; an
+// evaluation that left a part of the prompt out is as wrong as one that began
+// elsewhere.
+func (s *session) began(f *wire.ForwardResponse) start {
+	switch {
+	case f == nil || f.Position != len(s.tokens) || f.Remaining != 0:
+		return elsewhere
+	case f.Evaluated == f.Position-s.load.Position:
+		return asLoaded
+	case f.Evaluated == f.Position:
+		return afresh
+	}
+	return elsewhere
 }
 
 // errPosition is the error of a session whose station contradicts itself.

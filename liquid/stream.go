@@ -151,7 +151,10 @@ func (s *Stream) Next() (*wire.Frame, error) {
 
 // evaluated goes from the end of the prefill to the decode.
 func (s *Stream) evaluated(f *wire.Frame) error {
-	if !s.session.check(f.Forward) {
+	switch s.session.began(f.Forward) {
+	case afresh:
+		s.outcome = s.outcome.dropped()
+	case elsewhere:
 		s.m.tell.mismatch()
 		s.m.o.Log.Error().Int("load", s.session.load.Position).Interface("forward", f.Forward).Str("id", client.RequestID(s.ctx)).
 			Msg("the evaluation did not start where the load ended; the prompt is computed anew")

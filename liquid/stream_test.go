@@ -228,6 +228,7 @@ func TestStream_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {
 		"more than it restored": {routeLoad, edit(func(a *wire.KVLoadResponse) { a.Position++; a.Tiers.Hot++ })},
 		"less than it restored": {routeLoad, edit(func(a *wire.KVLoadResponse) { a.Position, a.Tiers = 0, wire.KVTiers{} })},
 		"all of the prompt":     {routeLoad, edit(func(a *wire.KVLoadResponse) { a.Position += 1000; a.Tiers.Hot += 1000 })},
+		"another length":        {routeLoad, edit(func(a *wire.KVLoadResponse) { a.Position -= 10; a.Tiers = wire.KVTiers{Warm: a.Position} })},
 		"tiers that do not sum": {routeLoad, edit(func(a *wire.KVLoadResponse) { a.Tiers.Cold++ })},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,6 +244,35 @@ func TestStream_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {
 			g.noSessions()
 		})
 	}
+}
+
+func TestStream_APrefixThatTheStationHadToDropIsAPlainMiss(t *testing.T) {
+	q := ask(long("A", 200), 8)
+	g := newRig(t, stationtest.Options{})
+	want := g.fresh(q)
+	n := want.done.PromptTokens
+	// The load says that it restored, and the session has nothing when /forward comes.
+	g.fault(routeLoad, func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		_ = json.NewEncoder(w).Encode(wire.KVLoadResponse{Session: r.Header.Get(wire.HeaderSessionID), Position: n - 1, Staged: 1, Tiers: wire.KVTiers{Warm: n - 1}, DiffersAt: -1, LoadMS: 2})
+	})
+	g.took("")
+	r := g.run(q)
+	g.same(want, r)
+	require.Empty(t, g.took(wire.RouteGenerate), "what was computed is used")
+	o := r.first
+	require.Equal(t, Miss, o.Memory, "told at the first token already")
+	require.Equal(t, Liquid, o.Path)
+	require.Equal(t, "restored prefix was dropped under memory pressure", o.MissReason())
+	require.Zero(t, o.PrefixTokens)
+	require.Zero(t, o.Tiers)
+	require.True(t, r.outcome.KVSaved)
+	require.Equal(t, n, r.outcome.Written)
+	report := g.Report(t.Context())
+	require.Zero(t, report.Mismatches)
+	require.EqualValues(t, 1, report.Reasons[ReasonDropped])
+	require.Zero(t, report.Tokens.Warm, "nothing was gained")
+	require.NotContains(t, g.logs.String(), `"level":"error"`)
+	g.noSessions()
 }
 
 func TestStream_AClientThatGoesAwayLeavesNothing(t *testing.T) {

@@ -247,7 +247,7 @@ func (w *warmer) store(ctx context.Context, p *WarmPrompt, scope string, render 
 	switch {
 	case err != nil:
 		return 0, m.failed(wire.RouteForward, ReasonForward, err)
-	case !s.check(e):
+	case s.began(e) == elsewhere:
 		m.tell.mismatch()
 		return 0, &failure{ReasonPosition, errPosition}
 	}
