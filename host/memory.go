@@ -140,6 +140,7 @@ func (s *Server) newMemory() (*liquid.Manager, error) {
 		}
 	}
 	return liquid.New(liquid.Options{Enabled: s.o.LiquidMemory, Station: s.o.Station, Warm: s.o.LiquidWarm, Log: s.o.Log, Suspect: s.station.suspect,
+		LoadWait: s.o.PrefillTimeout / 10 * 9, // a load is silent: it must end before its request is given up
 		Scopes: func(p *liquid.WarmPrompt) []string {
 			if p.KeySHA256 != "" {
 				return []string{scopes[p.KeySHA256]}

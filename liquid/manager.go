@@ -24,7 +24,7 @@ type Options struct {
 	Suspect func() // called when the station is not what it was: look soon
 	Log     zerolog.Logger
 
-	LoadTimeout time.Duration // of one load, which may wait for another's prefill; default 2 min
+	LoadWait    time.Duration // of one load for another's prefill and for a place; default 9 min
 	SaveTimeout time.Duration // of one save or delete; default 5 s
 	SaveWait    time.Duration // of an answer's end for the prompt's save; default 250 ms
 	CloseWait   time.Duration // of Close for what is under way; default 1 s
@@ -45,7 +45,7 @@ func (o Options) withDefaults() (Options, error) {
 		v    *time.Duration
 		d    time.Duration
 	}{
-		{"load timeout", &o.LoadTimeout, 2 * time.Minute},
+		{"load wait", &o.LoadWait, 9 * time.Minute},
 		{"save timeout", &o.SaveTimeout, 5 * time.Second},
 		{"save wait", &o.SaveWait, 250 * time.Millisecond},
 		{"close wait", &o.CloseWait, time.Second},

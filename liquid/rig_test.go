@@ -156,12 +156,13 @@ func (g *rig) eventually(ok func() bool) {
 	require.Eventually(g.t, ok, 10*time.Second, 2*time.Millisecond)
 }
 
-// noSessions waits until the station has none: nothing was left behind.
+// noSessions waits until the station has none, nor cells of one that ended and is
+// still found: nothing was left behind.
 func (g *rig) noSessions() {
 	g.t.Helper()
 	g.eventually(func() bool {
 		s, err := g.client.Stats(context.Background())
-		return err == nil && s.Sessions == 0 && s.Running == 0 && s.Waiting == 0
+		return err == nil && s.Sessions == 0 && s.Running == 0 && s.Waiting == 0 && s.CellsUsed == 0
 	})
 }
 

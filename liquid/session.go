@@ -26,19 +26,25 @@ type failure struct {
 
 func (f *failure) Error() string { return f.reason.Sentence() + ": " + f.err.Error() }
 
-// stage embeds a prompt and restores the longest stored prefix of it. A failed
-// load leaves a session to compute in, where the station still has it. On
-// failure no session is left.
-func (m *Manager) stage(ctx context.Context, prompt wire.Prompt, scope string, keep bool) (*session, *failure) {
+// stage embeds a prompt and restores the longest stored prefix of it, as load
+// says. A failed load leaves a session to compute in, where the station still has
+// it. On failure no session is left.
+//
+// The load waits while another session computes its prefix, as long as that one
+// goes on: whoever went ahead would compute the same, beside it and beside all
+// who wait. After LoadWait the station answers with what is there.
+func (m *Manager) stage(ctx context.Context, prompt wire.Prompt, load wire.KVLoadRequest) (*session, *failure) {
 	start := time.Now()
 	e, err := m.o.Station.Embed(ctx, &wire.EmbedRequest{Prompt: prompt})
 	if err != nil {
 		return nil, m.failed(wire.RouteEmbed, ReasonEmbed, err)
 	}
-	s := &session{id: e.Session, scope: scope, tokens: e.Tokens, embedMS: float64(time.Since(start).Microseconds()) / 1000}
-	bounded, cancel := context.WithTimeout(ctx, m.o.LoadTimeout)
+	s := &session{id: e.Session, scope: load.Scope, tokens: e.Tokens, embedMS: float64(time.Since(start).Microseconds()) / 1000}
+	wait := m.o.LoadWait
+	load.WaitMS = new(max(1, wait.Milliseconds()))
+	bounded, cancel := context.WithTimeout(ctx, wait+wait/loadSlack)
 	defer cancel()
-	l, err := m.o.Station.KVLoad(bounded, s.id, 0, &wire.KVLoadRequest{Scope: scope, Keep: keep})
+	l, err := m.o.Station.KVLoad(bounded, s.id, 0, &load)
 	switch codeOf(err) {
 	case "":
 		s.load, s.loaded = *l, true
@@ -58,6 +64,10 @@ func (m *Manager) stage(ctx context.Context, prompt wire.Prompt, scope string, k
 	}
 	return s, nil
 }
+
+// loadSlack is the part of LoadWait, one in so many, that the station has for its
+// answer after it: then it hangs.
+const loadSlack = 20
 
 // failed makes a failure of a route's error, and turns the switch off for a
 // route that is not there.

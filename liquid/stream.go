@@ -89,7 +89,7 @@ func (s *Stream) open() error {
 	case promptBytes(q.Generate.Prompt.Segments) < shortest:
 		return s.goNative(Bypass, ReasonShort)
 	}
-	session, f := m.stage(s.ctx, q.Generate.Prompt, q.Scope, !q.Explicit)
+	session, f := m.stage(s.ctx, q.Generate.Prompt, wire.KVLoadRequest{Scope: q.Scope, Group: q.Group, Keep: !q.Explicit})
 	if f != nil {
 		return s.fallBack(f)
 	}

@@ -68,7 +68,7 @@ func TestStream_TheNextTurnBeginsWithPromptAndAnswer(t *testing.T) {
 	next.Generate = &gen
 	// Prompts of tokens have no text to measure: they count as short.
 	require.Equal(t, ReasonShort, g.run(&next).outcome.Reason)
-	s, f := g.stage(t.Context(), gen.Prompt, "", true)
+	s, f := g.stage(t.Context(), gen.Prompt, wire.KVLoadRequest{})
 	require.Nil(t, f)
 	require.Equal(t, len(tokens.Tokens)+len(first.tokens)-1, s.load.Position, "the last token was drawn and not evaluated")
 	g.end(t.Context(), s.id)
@@ -109,6 +109,62 @@ func TestStream_AFailureBeforeTheFirstTokenTakesTheNativePath(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestStream_ALoadSaysHowLongItWaitsAndWhatIsKept(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	loads := func() (q wire.KVLoadRequest) {
+		calls := g.took(routeLoad)
+		require.Len(t, calls, 1)
+		require.NoError(t, json.Unmarshal(calls[0].body, &q))
+		return q
+	}
+	g.took("")
+	q := ask(long("A", 100), 4)
+	q.Scope, q.Group = "s", "g"
+	g.run(q)
+	require.Equal(t, wire.KVLoadRequest{Scope: "s", Group: "g", Keep: true, WaitMS: new(int64(540_000))}, loads())
+	q.Explicit = true
+	g.run(q)
+	require.False(t, loads().Keep, "explicit mode keeps what is marked")
+}
+
+func TestStream_WhoWaitsForAPrefixComputesItOnlyOnce(t *testing.T) {
+	g := newRig(t, stationtest.Options{EOGEvery: -1})
+	leader, follower := ask(long("A", 300)+" hello", 60), ask(long("A", 300)+" world", 4)
+	want := g.fresh(follower)
+	g.took("")
+	pause := g.eng.Pause()
+	done := make(chan error, 2)
+	var led, followed reply
+	go func() { var err error; led, err = g.open(t.Context(), leader); done <- err }()
+	<-pause.Entered() // its prefill has begun
+	arrived := make(chan struct{})
+	g.fault(routeLoad, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		close(arrived)
+		next.ServeHTTP(w, r)
+	})
+	go func() { var err error; followed, err = g.open(t.Context(), follower); done <- err }()
+	<-arrived
+	pause.Resume()
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+	g.same(want, followed)
+	require.Equal(t, Miss, led.outcome.Memory)
+	require.Equal(t, Hit, followed.outcome.Memory)
+	require.Greater(t, followed.outcome.PrefixTokens, 290)
+	require.Empty(t, g.took(wire.RouteGenerate))
+}
+
+func TestStream_ALoadThatHangsEndsSoonAfterItsWait(t *testing.T) {
+	g := newRig(t, stationtest.Options{}, func(o *Options) { o.LoadWait = 20 * time.Millisecond })
+	q := ask(long("A", 100), 4)
+	want := g.fresh(q)
+	g.fault(routeLoad, hang)
+	r := g.run(q)
+	g.same(want, r)
+	require.Equal(t, &Outcome{Memory: Miss, Path: Native, Reason: ReasonLoad, DiffersAt: -1}, r.outcome)
+	g.noSessions()
 }
 
 func TestStream_ErrorsAreThoseOfTheNativePath(t *testing.T) {
@@ -397,22 +453,53 @@ func TestKeeper_ExplicitModeKeepsUpToTheLastBreakpointOnly(t *testing.T) {
 	g.same(r, hit)
 }
 
+// D15: an answer with reasoning is no prefix of a next turn that leaves it out.
 func TestKeeper_AnAnswerThatTheNextTurnDoesNotShowIsNotKept(t *testing.T) {
-	g := newRig(t, stationtest.Options{})
-	g.fault(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		for _, f := range []wire.Frame{{Type: wire.FrameText, Text: "so</th", Tokens: []int32{1}}, {Type: wire.FrameText, Text: "ink> yes", Tokens: []int32{2}},
-			{Type: wire.FrameDone, Done: &wire.Done{Reason: wire.ReasonEOG, PromptTokens: 100, CompletionTokens: 2, Position: 103}}} {
-			_ = json.NewEncoder(w).Encode(f)
-		}
-	})
-	q := ask(long("A", 100), 8)
-	q.StripsReasoning = true
-	r := g.run(q)
-	require.Equal(t, "so</think> yes", r.text)
-	require.True(t, r.outcome.KVSaved, "the prompt is")
-	prefixes, _ := saves(t, g)
-	require.Len(t, prefixes, 1)
-	g.noSessions()
+	for _, strips := range []bool{true, false} {
+		t.Run(fmt.Sprint("strips ", strips), func(t *testing.T) {
+			g := newRig(t, stationtest.Options{EOGEvery: -1})
+			g.fault(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				rec := httptest.NewRecorder()
+				next.ServeHTTP(rec, r)
+				marks := []string{"so</th", "ink> yes"} // over two frames' edges
+				for line := range bytes.Lines(rec.Body.Bytes()) {
+					var f wire.Frame
+					if err := json.Unmarshal(line, &f); err != nil {
+						panic(err)
+					}
+					if f.Type == wire.FrameText && len(marks) > 0 {
+						f.Text, marks = marks[0], marks[1:]
+					}
+					_ = json.NewEncoder(w).Encode(f)
+				}
+			})
+			q := ask(long("A", 100), 200) // three full blocks
+			q.StripsReasoning = strips
+			r := g.run(q)
+			n := r.done.PromptTokens
+			require.True(t, strings.HasPrefix(r.text, "so</think> yes"))
+			require.True(t, r.outcome.KVSaved, "the prompt is")
+			prefixes, _ := saves(t, g)
+			g.noSessions()
+			prompt, err := g.client.Tokenize(t.Context(), &wire.TokenizeRequest{Prompt: q.Generate.Prompt})
+			require.NoError(t, err)
+			var stored *wire.KVLookupResponse
+			g.eventually(func() bool {
+				stored, err = g.client.KVLookup(t.Context(), &wire.KVLookupRequest{Prompt: wire.Prompt{Tokens: append(prompt.Tokens, r.tokens...)}})
+				return err == nil && stored.Position >= n
+			})
+			if strips {
+				require.Equal(t, []int{n}, prefixes)
+				require.Equal(t, n, stored.Position, "and not by the session's end either")
+				return
+			}
+			require.Equal(t, []int{n, n + 199}, prefixes)
+			g.eventually(func() bool {
+				stored, err = g.client.KVLookup(t.Context(), &wire.KVLookupRequest{Prompt: wire.Prompt{Tokens: append(prompt.Tokens, r.tokens...)}})
+				return err == nil && stored.Position >= n+190
+			})
+		})
+	}
 }
 
 func TestWarm_PromptsAreStoredWheneverAStationComesUp(t *testing.T) {

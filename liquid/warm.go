@@ -233,7 +233,7 @@ func (w *warmer) store(ctx context.Context, p *WarmPrompt, scope string, render 
 		return 0, err
 	}
 	m := w.m
-	s, f := m.stage(ctx, wire.Prompt{Segments: segments}, scope, true)
+	s, f := m.stage(ctx, wire.Prompt{Segments: segments}, wire.KVLoadRequest{Scope: scope, Keep: true})
 	if f != nil {
 		return 0, f
 	}
