@@ -21,7 +21,7 @@ type keyKind int
 const (
 	keyNone      keyKind = iota // not a key of this server
 	keyInference                // chats, models, numbers
-	keyAdmin                    // also /liquid, and pinning
+	keyAdmin                    // also /liquid, its numbers in /stats, and pinning
 )
 
 // keyring holds digests of the keys: equal lengths, so that the comparison

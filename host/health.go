@@ -91,7 +91,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 }
 
 // hostStats answers /stats: the host's numbers, and the station's when it gives
-// them soon.
+// them soon. What is stored, and how often it is used, is for admins as in
+// /liquid: watched closely, it tells what the clients of other keys do.
 type hostStats struct {
 	Host struct {
 		UptimeSeconds    float64           `json:"uptime_seconds"`
@@ -119,6 +120,9 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		out.StationError = openai.FromWire(err).Message
 	} else {
+		if callerOf(r.Context()).kind != keyAdmin {
+			st.KV = nil
+		}
 		out.Station = st
 	}
 	writeJSON(w, http.StatusOK, out)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,6 +105,8 @@ func (f *storeStation) serve(w http.ResponseWriter, r *http.Request) {
 		out.send(wire.Frame{Type: wire.FrameDone, Done: &wire.Done{Reason: wire.ReasonEOG, PromptTokens: n, CompletionTokens: 1, Position: n + 1}})
 	case wire.RouteKVSession:
 		answer(f.index)
+	case wire.RouteStats:
+		answer(wire.Stats{Steps: 7, KV: f.index})
 	case wire.RouteKVSession + "/" + wire.VerbLoad:
 		f.loads = append(f.loads, read[wire.KVLoadRequest](f, r))
 		l := f.load
@@ -257,6 +260,51 @@ func TestLiquid_GetTellsWhatIsStoredAndWhyItMissed(t *testing.T) {
 	r := h.do("DELETE", "/liquid?scope="+top["scope"].(string), "", "Authorization", rootAuth)
 	require.Equal(t, 200, r.status)
 	require.Equal(t, "s1", *f.deletions()[0].Scope, "a scope as shown is one to delete")
+}
+
+func TestLiquid_OnlyAdminsSeeInNumbersWhatOthersStore(t *testing.T) {
+	keyed := func(o *Options) { o.APIKeys = []string{"alice", "bob"} }
+	both := func(o *Options) { keyed(o); o.AdminKeys = []string{"root"} }
+	for _, c := range []struct {
+		name   string
+		change []func(*Options)
+		asks   string
+		shown  bool
+	}{
+		{"an admin", []func(*Options){both}, "root", true},
+		{"another key", []func(*Options){both}, "bob", false},
+		{"keys without an admin", []func(*Options){keyed}, "bob", false},
+		{"no keys", nil, "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newStoreStation(t)
+			h := startHost(t, f.srv.URL, c.change...)
+			h.await(http.StatusOK)
+			r := h.cached("alice", "", `,"prompt_cache_key":"team-of-alice"`)
+			require.Equal(t, 200, r.status, r.body)
+			r = h.get("/stats", "Authorization", "Bearer "+c.asks)
+			require.Equal(t, 200, r.status, r.body)
+			numbers := r.json(t)["station"].(map[string]any)
+			require.Equal(t, 7., numbers["steps"], "the rest is for all")
+			if c.shown {
+				require.Equal(t, 11., numbers["kv"].(map[string]any)["warm"].(map[string]any)["blocks"])
+			} else {
+				require.NotContains(t, numbers, "kv")
+			}
+			_, saves := f.asked()
+			for _, path := range []string{"/health", "/metrics"} { // sums, of nobody in particular
+				page := h.get(path, "Authorization", "Bearer "+c.asks).body
+				require.NotContains(t, page, "team-of-alice")
+				if scope := saves[0].Scope; scope != "" {
+					require.NotContains(t, page, scope)
+				}
+			}
+			labels := regexp.MustCompile(`(?m)^thoth_liquid_\w+\{(\w+)=`)
+			for _, m := range labels.FindAllStringSubmatch(h.get("/metrics", "Authorization", "Bearer "+c.asks).body, -1) {
+				require.Contains(t, []string{"outcome", "reason", "kind", "le"}, m[1])
+			}
+		})
+	}
 }
 
 func TestLiquid_DeleteNamesExactlyOneThing(t *testing.T) {
