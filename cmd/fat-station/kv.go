@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -57,9 +56,9 @@ func (f *kvFlags) check() error {
 	if f.Readers < 1 || f.Writers < 1 || f.ColdTimeout <= 0 {
 		return bad("THOTH_KV_READERS, THOTH_KV_WRITERS and THOTH_KV_COLD_TIMEOUT must be above 0")
 	}
-	if scheme, _, ok := strings.Cut(f.Store, "://"); f.Store != storeAuto && f.Store != storeNone && !strings.HasPrefix(f.Store, "/") {
-		if !ok || scheme != "file" && scheme != "s3" && scheme != "gs" && scheme != "mem" {
-			return bad("THOTH_KV_STORE is %q: it must be file:///dir, s3://bucket, gs://bucket, mem://, none or auto", f.Store)
+	if f.Store != storeAuto && f.Store != storeNone {
+		if _, err := cold.Kind(f.Store); err != nil {
+			return bad("THOTH_KV_STORE: %v; or none, or auto", err)
 		}
 	}
 	return nil
@@ -84,11 +83,11 @@ func (f *kvFlags) options(log zerolog.Logger) kvstore.Options {
 	return o
 }
 
-// open opens the cold tier, or says why there is none. A store that cannot be
-// used does not keep the station from serving; the log and /kv-session tell.
+// open opens the cold tier behind, or says why there is none. A store that cannot be
+// used, or hangs, does not keep the station from serving; the log and /kv-session tell.
 func (f *kvFlags) open(tokenBytes int, log zerolog.Logger) (kvstore.Cold, string) {
-	store, budget := f.Store, f.ColdBytes
-	if store == storeNone || budget == 0 {
+	store := f.Store
+	if store == storeNone || f.ColdBytes == 0 {
 		return nil, "turned off by THOTH_KV_STORE or THOTH_KV_COLD_BYTES"
 	}
 	if store == storeAuto {
@@ -105,17 +104,22 @@ func (f *kvFlags) open(tokenBytes int, log zerolog.Logger) (kvstore.Cold, string
 		}
 		store = dir
 	}
-	if budget < 0 {
-		budget = coldBudget(store)
-	}
-	key, _ := f.masterKey()
-	tier, err := cold.Open(context.Background(), store, cold.Options{BudgetBytes: budget, TokenBytes: tokenBytes, MasterKey: key,
-		Timeout: f.ColdTimeout, Logger: log})
+	kind, err := cold.Kind(store)
 	if err != nil {
-		log.Error().Err(err).Msg("the KV store cannot be used: KV will not survive a restart")
 		return nil, "the store cannot be used: " + cold.Sentence(err) // its path is the log's alone
 	}
-	return tier, ""
+	key, _ := f.masterKey() // checked at start
+	return cold.OpenLater(kind, func(ctx context.Context) (*cold.Tier, error) {
+		budget := f.ColdBytes
+		if budget < 0 {
+			budget = coldBudget(store) // each time: a disk that hangs, or is full now, may come back
+		}
+		if budget <= 0 {
+			return nil, fmt.Errorf("a tenth of the free space is no room for a store: %w", unix.ENOSPC)
+		}
+		return cold.Open(ctx, store, cold.Options{BudgetBytes: budget, TokenBytes: tokenBytes, MasterKey: key,
+			Timeout: f.ColdTimeout, Logger: log})
+	}, log), ""
 }
 
 // sayWhereKVIs is the one line that tells whether KV survives, and what.
@@ -123,7 +127,11 @@ func sayWhereKVIs(x *wire.KVIndex, log zerolog.Logger) {
 	if x == nil {
 		return // why not has been said
 	}
-	log.Info().Int64("ram_budget_bytes", x.Warm.BudgetBytes).Str("store", x.Cold.Store).Str("store_state", x.Cold.State).
+	state := x.Cold.State
+	if x.Cold.Reason == cold.Opening {
+		state = "opening" // another line tells when it is open, or why not
+	}
+	log.Info().Int64("ram_budget_bytes", x.Warm.BudgetBytes).Str("store", x.Cold.Store).Str("store_state", state).
 		Int64("store_budget_bytes", x.Cold.BudgetBytes).Int64("store_free_bytes", x.Cold.FreeBytes).Str("reason", x.Cold.Reason).Msg("stored KV")
 }
 

@@ -8,7 +8,8 @@
 //
 // [Store] is the folder or bucket: write whole or not at all, read, list, delete.
 // [Tier] is the tier above it: deadlines, the breaker and the learned speed, the
-// index of what is there, the budget and its evictor, the sweeper.
+// index of what is there, the budget and its evictor, the sweeper. [Later] is a tier
+// that is opened behind, and fails until then.
 //
 // # Stores
 //

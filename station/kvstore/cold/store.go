@@ -50,47 +50,80 @@ type Store struct {
 	sync    func(*os.File) error // before a file gets its name
 }
 
+// address is what the URL of a store says (see the package comment).
+type address struct {
+	dir    string   // of a folder
+	bucket *url.URL // of all others, without the path: drivers drop it silently
+	prefix string
+}
+
+func parseAddress(a string) (p address, err error) {
+	dir := a
+	if !strings.HasPrefix(a, "/") {
+		u, err := url.Parse(a)
+		if err != nil {
+			return p, fmt.Errorf("%.200q is no URL of a store", a)
+		}
+		switch u.Scheme {
+		case fileblob.Scheme:
+			switch {
+			case u.Host != "" && u.Host != "localhost" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/"):
+				return p, fmt.Errorf("%.200q: want an absolute path, file:///dir", a)
+			case u.RawQuery != "":
+				return p, fmt.Errorf("%.200q: a file store takes no parameters", a)
+			}
+			dir = u.Path
+		case "s3", "gs", "mem":
+			if u.Host == "" && u.Scheme != "mem" {
+				return p, fmt.Errorf("%.200q: want a bucket, %s://bucket", a, u.Scheme)
+			}
+			prefix := strings.Trim(u.Path, "/")
+			u.Path, u.RawPath = "", ""
+			return address{bucket: u, prefix: prefix}, nil
+		default:
+			return p, fmt.Errorf("%.200q: want an absolute path, file:///dir, s3://bucket, gs://bucket or mem://", a)
+		}
+	}
+	if dir = filepath.Clean(dir); dir == "/" {
+		return p, errors.New("the root of the file system is no place for a store")
+	}
+	return address{dir: dir}, nil
+}
+
+// Kind tells of what kind the store of a URL is: file, s3, gs or mem. It fails for what can
+// be no URL of a store; nothing is opened.
+func Kind(a string) (string, error) {
+	p, err := parseAddress(a)
+	switch {
+	case err != nil:
+		return "", err
+	case p.bucket != nil:
+		return p.bucket.Scheme, nil
+	}
+	return fileblob.Scheme, nil
+}
+
 // OpenStore opens the folder or bucket of a URL (see the package comment); create
 // makes the folder. timeout bounds each page of a listing.
-func OpenStore(ctx context.Context, address string, create bool, timeout time.Duration) (*Store, error) {
-	if strings.HasPrefix(address, "/") {
-		return openFolder(address, create)
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil, fmt.Errorf("%.200q is no URL of a store", address)
-	}
-	switch u.Scheme {
-	case fileblob.Scheme:
-		switch {
-		case u.Host != "" && u.Host != "localhost" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/"):
-			return nil, fmt.Errorf("%.200q: want an absolute path, file:///dir", address)
-		case u.RawQuery != "":
-			return nil, fmt.Errorf("%.200q: a file store takes no parameters", address)
-		}
-		return openFolder(u.Path, create)
-	case "s3", "gs", "mem":
-		if u.Host == "" && u.Scheme != "mem" {
-			return nil, fmt.Errorf("%.200q: want a bucket, %s://bucket", address, u.Scheme)
-		}
-	default:
-		return nil, fmt.Errorf("%.200q: want an absolute path, file:///dir, s3://bucket, gs://bucket or mem://", address)
-	}
-	// The drivers look at the bucket's name only, and would drop a path silently.
-	prefix := strings.Trim(u.Path, "/")
-	u.Path, u.RawPath = "", ""
-	bucket, err := blob.OpenBucket(ctx, u.String())
+func OpenStore(ctx context.Context, a string, create bool, timeout time.Duration) (*Store, error) {
+	p, err := parseAddress(a)
 	if err != nil {
 		return nil, err
 	}
-	if prefix != "" {
-		bucket = blob.PrefixedBucket(bucket, prefix+"/")
+	if p.bucket == nil {
+		return openFolder(p.dir, create)
 	}
-	return &Store{Kind: u.Scheme, bucket: bucket, timeout: timeout}, nil
+	bucket, err := blob.OpenBucket(ctx, p.bucket.String())
+	if err != nil {
+		return nil, err
+	}
+	if p.prefix != "" {
+		bucket = blob.PrefixedBucket(bucket, p.prefix+"/")
+	}
+	return &Store{Kind: p.bucket.Scheme, bucket: bucket, timeout: timeout}, nil
 }
 
 func openFolder(dir string, create bool) (*Store, error) {
-	dir = filepath.Clean(dir)
 	if create {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
@@ -100,7 +133,7 @@ func openFolder(dir string, create bool) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if dir == "/" {
+	if dir == "/" { // by a link
 		return nil, errors.New("the root of the file system is no place for a store")
 	}
 	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{
