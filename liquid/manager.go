@@ -26,7 +26,7 @@ type Options struct {
 
 	LoadWait    time.Duration // of one load for another's prefill and for a place; default 9 min
 	SaveTimeout time.Duration // of one save or delete; default 5 s
-	SaveWait    time.Duration // of an answer's end for the prompt's save; default 250 ms
+	SaveWait    time.Duration // of an answer's end for the prompt's save; default 1 s
 	CloseWait   time.Duration // of Close for what is under way; default 1 s
 }
 
@@ -47,7 +47,7 @@ func (o Options) withDefaults() (Options, error) {
 	}{
 		{"load wait", &o.LoadWait, 9 * time.Minute},
 		{"save timeout", &o.SaveTimeout, 5 * time.Second},
-		{"save wait", &o.SaveWait, 250 * time.Millisecond},
+		{"save wait", &o.SaveWait, time.Second}, // a station answers between two steps, half a second each while prompts alone are computed
 		{"close wait", &o.CloseWait, time.Second},
 	} {
 		if *t.v < 0 {

@@ -254,6 +254,28 @@ func TestStream_TokensDoNotWaitForASaveThatHangs(t *testing.T) {
 	_, _ = s.Next()
 }
 
+func TestStream_ThePromptIsSavedBesideTheAnswer(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	saved := make(chan struct{}, 2)
+	g.fault(routeSave, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		next.ServeHTTP(w, r)
+		saved <- struct{}{}
+	})
+	g.fault(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		rec := httptest.NewRecorder()
+		next.ServeHTTP(rec, r)
+		first, rest, _ := bytes.Cut(rec.Body.Bytes(), []byte("\n"))
+		_, _ = w.Write(append(first, '\n'))
+		_ = http.NewResponseController(w).Flush()
+		<-saved // the answer goes on once the prompt is kept
+		_, _ = w.Write(rest)
+	})
+	r := g.run(ask(long("A", 100), 8))
+	require.Equal(t, Miss, r.outcome.Memory)
+	require.Equal(t, r.done.PromptTokens, r.outcome.Written)
+	g.noSessions()
+}
+
 func TestStream_AnAnswersSaveThatIsLateIsNotWaitedFor(t *testing.T) {
 	g := newRig(t, stationtest.Options{}, func(o *Options) { o.SaveWait = time.Hour })
 	late := make(chan struct{})
