@@ -201,6 +201,7 @@ func TestLiquid_CacheParametersReachTheStation(t *testing.T) {
 	require.Len(t, again, len(after), "an inference key pins nothing")
 }
 
+// D01: another key, or another salt, is another store.
 func TestLiquid_ScopesFollowKeyAndSalt(t *testing.T) {
 	f := newStoreStation(t)
 	h := newStoreHost(t, f)
@@ -262,6 +263,7 @@ func TestLiquid_GetTellsWhatIsStoredAndWhyItMissed(t *testing.T) {
 	require.Equal(t, "s1", *f.deletions()[0].Scope, "a scope as shown is one to delete")
 }
 
+// D01: nor do the numbers tell of others.
 func TestLiquid_OnlyAdminsSeeInNumbersWhatOthersStore(t *testing.T) {
 	keyed := func(o *Options) { o.APIKeys = []string{"alice", "bob"} }
 	both := func(o *Options) { keyed(o); o.AdminKeys = []string{"root"} }
@@ -307,6 +309,7 @@ func TestLiquid_OnlyAdminsSeeInNumbersWhatOthersStore(t *testing.T) {
 	}
 }
 
+// D20: a client's name is a label, whatever is in it.
 func TestLiquid_DeleteNamesExactlyOneThing(t *testing.T) {
 	f := newStoreStation(t)
 	h := newStoreHost(t, f)

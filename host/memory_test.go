@@ -376,6 +376,7 @@ func TestMemory_AStaleStationIsServedAndItsReplacementTakenUp(t *testing.T) {
 	require.Equal(t, true, h.get("/health").json(t)["station_kv_session"])
 }
 
+// D10: a session that is gone is a miss.
 func TestMemory_AnyFailureBeforeTheFirstTokenIsNoErrorOfTheRequest(t *testing.T) {
 	f := newFaultStation(t)
 	h := newLiquidHost(t, f)
@@ -439,6 +440,7 @@ func TestMemory_WarmPromptsAreCheckedAtStartAndStored(t *testing.T) {
 	require.Equal(t, wire.KVSaveRequest{Name: "w", Release: true}, saves[0])
 }
 
+// D15: see also package liquid, which does not keep such an answer.
 func TestMemory_ReasoningThatTheTemplateStripsIsKnown(t *testing.T) {
 	f := newFaultStation(t)
 	h := newLiquidHost(t, f)

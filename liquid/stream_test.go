@@ -50,6 +50,8 @@ func TestStream_MissThenHitAndTheAnswerIsTheSame(t *testing.T) {
 	g.noSessions()
 }
 
+// D06: the reply is reused. D23: a capped reply's last token was never evaluated
+// and does not count.
 func TestStream_TheNextTurnBeginsWithPromptAndAnswer(t *testing.T) {
 	g := newRig(t, stationtest.Options{})
 	q := ask(long("A", 100), 30)
@@ -69,6 +71,7 @@ func TestStream_TheNextTurnBeginsWithPromptAndAnswer(t *testing.T) {
 	g.noSessions()
 }
 
+// D10: a session or a store that is not there is a miss.
 func TestStream_AFailureBeforeTheFirstTokenTakesTheNativePath(t *testing.T) {
 	q := ask(long("A", 100), 8)
 	routes := map[string]Reason{wire.RouteEmbed: ReasonEmbed, routeLoad: ReasonLoad, wire.RouteForward: ReasonForward, wire.RouteDecodeNext: ReasonDecode}
@@ -123,6 +126,7 @@ func TestStream_ALoadSaysHowLongItWaitsAndWhatIsKept(t *testing.T) {
 	require.False(t, loads().Keep, "explicit mode keeps what is marked")
 }
 
+// D17: parallel requests on one prefix, each with an answer of its own.
 func TestStream_WhoWaitsForAPrefixComputesItOnlyOnce(t *testing.T) {
 	g := newRig(t, stationtest.Options{EOGEvery: -1})
 	leader, follower := ask(long("A", 300)+" hello", 60), ask(long("A", 300)+" world", 4)
@@ -161,6 +165,7 @@ func TestStream_ALoadThatHangsEndsSoonAfterItsWait(t *testing.T) {
 	g.noSessions()
 }
 
+// D21: past the context is the same error on both paths.
 func TestStream_ErrorsAreThoseOfTheNativePath(t *testing.T) {
 	g := newRig(t, stationtest.Options{ContextLength: 64})
 	q := ask(long("A", 300), 8)
@@ -291,6 +296,7 @@ func TestStream_AnAnswersSaveThatIsLateIsNotWaitedFor(t *testing.T) {
 	g.eventually(func() bool { return g.Report(t.Context()).Tokens.Written == uint64(r.done.Position) })
 }
 
+// D07: what is told as restored is what was.
 func TestStream_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {
 	q := ask(long("A", 200), 8)
 	for name, c := range map[string]struct {
@@ -318,6 +324,7 @@ func TestStream_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {
 	}
 }
 
+// D07: a prefix that was computed after all is not told as restored.
 func TestStream_APrefixThatTheStationHadToDropIsAPlainMiss(t *testing.T) {
 	q := ask(long("A", 200), 8)
 	g := newRig(t, stationtest.Options{})
@@ -398,6 +405,7 @@ func TestStream_NothingToGainTakesTheNativePath(t *testing.T) {
 	require.Empty(t, off.took(wire.RouteEmbed))
 }
 
+// D01: what one scope stored no other gets.
 func TestStream_ScopesDoNotSee(t *testing.T) {
 	g := newRig(t, stationtest.Options{})
 	a, b := ask(long("A", 200), 4), ask(long("A", 200), 4)

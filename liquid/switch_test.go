@@ -215,6 +215,7 @@ func TestOutcome_ARequestGotWhatItsLeastLuckyChoiceGot(t *testing.T) {
 	require.Equal(t, "no stored prefix", miss.MissReason())
 }
 
+// D01, D20: a scope is a hash of what clients sent.
 func TestScope_FollowsTheKeyAndTheSaltNarrowsIt(t *testing.T) {
 	require.Empty(t, Scope("", ""))
 	all := []string{Scope("a", ""), Scope("b", ""), Scope("a", "s"), Scope("a", "t"), Scope("", "s"), Scope("", "as")}

@@ -44,6 +44,7 @@ func TestChatRequest_CacheSumsUpWhatWasAsked(t *testing.T) {
 	}
 }
 
+// D20: names from clients have bounds.
 func TestDecodeChat_RefusesCacheParametersByNameAndSaysWhatIsAllowed(t *testing.T) {
 	for fields, want := range map[string]struct {
 		param string
