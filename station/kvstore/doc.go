@@ -18,7 +18,8 @@
 //
 // The life of a block: Reserve makes room for the blocks of a sequence that are
 // not stored, the scheduler copies their rows out of the pool (filled), a writer
-// behind writes them down (durable; dirty until then). A hollow block is a place in the tree
+// behind writes them down (durable; dirty until then; refused when the cold tier's budget
+// has no room). Several captures may reserve one block: it comes if any brings it. A hollow block is a place in the tree
 // without rows: they are on their way from the cold tier, or were dropped while blocks
 // below stay. Find and Fetch give blocks back as pieces for engine.Mover.Import.
 //
