@@ -279,7 +279,8 @@ func TestMemory_TheNativePathHasNoTrailersAndMakesOneCall(t *testing.T) {
 			h := startHost(t, f.srv.URL)
 			h.await(200)
 			if h.memory.On() {
-				h.eventually(func() bool { return len(f.took()) > 0 }) // the head is measured
+				measured := 0 // the head, of two prompts
+				h.eventually(func() bool { measured += len(f.took()); return measured == 2 })
 			}
 			c.want["Path"], c.want["Liquid-Kv-Saved"], c.want["Liquid-Prefix-Tokens"] = "native", "false", "0"
 			for _, stream := range []string{`"stream":true`, `"stream":false`} {
