@@ -51,6 +51,7 @@ func (l *loop) save(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptio
 // capture promises the store the blocks of a sequence's first n positions. Its
 // rows must be in the pool, or come back there, unless all is stored already.
 func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptions) wire.KVSaveResponse {
+	o.Owner = s
 	c := l.store.Reserve(scope, s.known()[:n], o)
 	if len(c.Fills) > 0 && s.id == noSeq && !l.placeBack(s) {
 		for _, f := range c.Fills {
@@ -127,9 +128,14 @@ func (l *loop) copying() *sequence {
 // when it was parked and nothing is left.
 func (l *loop) copyOut(s *sequence, most int) {
 	for most > 0 && len(s.copies) > 0 {
+		if w := s.copies[0]; !w.fill.Needed() { // another sequence has brought the block
+			w.fill.Done()
+			s.copies = append([]*copyWork(nil), s.copies[1:]...)
+			continue
+		}
 		// A run: blocks one after another, without a gap.
 		run := 1
-		for run < min(most, copyRun, len(s.copies)) && s.copies[run].fill.From == s.copies[run-1].end() {
+		for run < min(most, copyRun, len(s.copies)) && s.copies[run].fill.From == s.copies[run-1].end() && s.copies[run].fill.Needed() {
 			run++
 		}
 		pieces := make([]engine.Piece, run)
