@@ -40,7 +40,7 @@ func TestLiquidAdmin_LooksAndDeletes(t *testing.T) {
 	one, two := q(67, "one"), q(68, "two")
 	answers := map[string]said{"one": s.say(t, one, alice...), "two": s.say(t, two, alice...), "bob": s.say(t, one, bob...)}
 	s.restored(t, answers["one"], one, alice...)
-	s.written(t, root...)
+	s.written(t)
 	b, err := json.Marshal(look())
 	require.NoError(t, err)
 	for _, part := range []string{`"warm":{`, `"cold":{`, `"top":[`, `"tokens_saved":`} {
@@ -63,9 +63,9 @@ func TestLiquidAdmin_LooksAndDeletes(t *testing.T) {
 		require.Equal(t, "prefix deleted", a.why(), who)
 	}
 	s.restored(t, answers["two"], two, alice...) // another key's are untouched
-	s.written(t, root...)
+	s.written(t)
 	require.Positive(t, remove("all=true"))
-	x := s.kv(t, root...)
+	x := s.kv(t)
 	require.Zero(t, x.Warm.Blocks)
 	require.Zero(t, x.Cold.Blocks)
 	a := s.say(t, two, alice...)
