@@ -194,7 +194,8 @@ func TestStream_SilenceIsFilledWithComments(t *testing.T) {
 	})
 	// The status is sent by then: what fails is an event.
 	t.Run("AndAFailureIsAnEvent", func(t *testing.T) {
-		resp, err := s.open(t.Context(), http.MethodPost, chatPath, P(long, obj{"stream": true}))
+		another := obj{"messages": []obj{user("Another. " + longPrompt(600))}, "stream": true} // one it has not seen
+		resp, err := s.open(t.Context(), http.MethodPost, chatPath, P(another))
 		require.NoError(t, err)
 		defer resp.Body.Close()
 		require.Equal(t, 200, resp.StatusCode)

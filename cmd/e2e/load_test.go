@@ -123,8 +123,9 @@ func TestLoad_OverloadIsRefused(t *testing.T) {
 
 // A few hundred requests of all kinds leave nothing behind.
 func TestLoad_LeavesNothingBehind(t *testing.T) {
-	// A small pool, so that it is used up, compacted and touched as a whole early.
-	s := start(t, "THOTH_CONTEXT_LENGTH=1024", "THOTH_CELLS=2048")
+	// A small pool and little RAM for stored KV, so that both are used up, and
+	// touched as a whole, early.
+	s := start(t, "THOTH_CONTEXT_LENGTH=1024", "THOTH_CELLS=2048", "THOTH_KV_WARM_BYTES=30000000")
 	soak(t, s, 1, 30)
 	s.chat(t) // the first one's speed is not the plateau's
 	began := time.Now()
