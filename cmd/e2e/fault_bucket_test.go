@@ -162,14 +162,21 @@ func TestFaultBucket_FailsAtTheEnd(t *testing.T) {
 	require.NotContains(t, s.log(), `"child":"station","killed":true`)
 }
 
-// One that hangs at the start holds the server up no longer than one call may take.
+// One that hangs at the start holds nobody up, and is used once it answers.
 func TestFaultBucket_HangsAtTheStart(t *testing.T) {
 	b := newBucket(t)
 	b.is(b.hang)
 	s := start(t, b.env("THOTH_KV_COLD_TIMEOUT=2s")...)
-	x := s.kv(t).Cold
-	require.Equal(t, "off", x.State)
-	require.Contains(t, x.Reason, "it does not answer in time")
-	s.answersAgain(t)
+	_, hanging := b.counts()
+	require.Positive(t, hanging, "it is ready before the bucket has answered")
+	q := obj{"messages": []obj{system(words(1240, 90)), user("Go.")}, "max_tokens": 8}
+	want := s.say(t, q)
+	require.True(t, want.Gnosis.Saved)
+	require.Contains(t, s.cannotUse(t), "it does not answer in time")
+	b.is(nil)
+	s.heals(t)
+	require.Equal(t, 0, s.stop())
+	s = start(t, b.env()...)
+	require.Positive(t, s.restored(t, want, q).Gnosis.Tiers.Cold)
 	require.Equal(t, 0, s.stop())
 }

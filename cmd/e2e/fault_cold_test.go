@@ -59,9 +59,9 @@ func TestFaultCold_EachDropHasItsReason(t *testing.T) {
 		dir := t.TempDir()
 		s := start(t, append(env, storeIn(dir))...)
 		s.say(t, q(0))
+		var paths []string
+		eventually(t, "its block to be written", func() bool { paths = fullBlocks(t, dir, nil); return len(paths) == 1 })
 		require.Equal(t, 0, s.stop())
-		paths := fullBlocks(t, dir, nil)
-		require.Len(t, paths, 1)
 		b, err := os.ReadFile(paths[0])
 		require.NoError(t, err)
 		return b
@@ -170,18 +170,15 @@ func TestFaultCold_MissingParent(t *testing.T) {
 }
 
 // A store that cannot be used at the start does not keep the server from serving;
-// the log and the numbers say why there is none.
+// the log and the numbers say why there is none, and it is used once it can be.
 func TestFaultCold_StoreThatCannotBeUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	for name, url := range map[string]string{"a file": "file://" + file, "below a file": "file://" + file + "/kv", "no bucket": "s3://kv?region=us-east-1&endpoint=http://127.0.0.1:9"} {
+	for name, url := range map[string]string{"a file": "file://" + file, "no bucket": "s3://kv?region=us-east-1&endpoint=http://127.0.0.1:9"} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, "THOTH_KV_STORE="+url, "THOTH_KV_COLD_TIMEOUT=2s", "AWS_ACCESS_KEY_ID=id", "AWS_SECRET_ACCESS_KEY=secret")
-			x := s.kv(t)
-			require.Equal(t, "off", x.Cold.State)
-			require.True(t, strings.HasPrefix(x.Cold.Reason, "the store cannot be used: "), x.Cold.Reason)
-			require.NotContains(t, x.Cold.Reason, filepath.Dir(file), "no path leaves the station")
-			require.Contains(t, s.log(), "the KV store cannot be used: KV will not survive a restart")
+			reason := s.cannotUse(t)
+			require.NotContains(t, reason, filepath.Dir(file), "no path leaves the station")
 			q := obj{"messages": []obj{system(words(1130, 60)), user("Go.")}, "max_tokens": 6}
 			want := s.fresh(t, q)
 			require.True(t, s.say(t, q).Gnosis.Saved, "RAM is there")
@@ -190,6 +187,32 @@ func TestFaultCold_StoreThatCannotBeUsed(t *testing.T) {
 			require.Regexp(t, `"kept":0,"lost":[1-9][0-9]*,`, s.log())
 		})
 	}
+	t.Run("a folder that comes later", func(t *testing.T) {
+		dir := filepath.Join(file, "kv")
+		s := start(t, storeIn(dir))
+		s.cannotUse(t)
+		q := obj{"messages": []obj{system(words(1131, 90)), user("Go.")}, "max_tokens": 6}
+		want := s.say(t, q)
+		require.NoError(t, os.Remove(file))
+		s.heals(t)
+		require.Equal(t, 0, s.stop())
+		require.NotEmpty(t, stored(t, dir))
+		s = start(t, storeIn(dir))
+		require.Positive(t, s.restored(t, want, q).Gnosis.Tiers.Cold)
+	})
+}
+
+// cannotUse wants a server that serves without its store, and says why.
+func (s *server) cannotUse(t *testing.T) (reason string) {
+	t.Helper()
+	eventually(t, "a reason", func() bool {
+		x := s.kv(t).Cold
+		reason = x.Reason
+		return x.State == "failing" && strings.HasPrefix(reason, "the store cannot be used: ")
+	})
+	require.Contains(t, s.log(), "the KV store cannot be used: KV will not survive a restart")
+	require.Equal(t, http.StatusOK, s.probe(t.Context(), "/readyz"))
+	return reason
 }
 
 // fails wants a failing store, whose reason says why, beside a server that answers.
@@ -257,8 +280,7 @@ func TestFaultCold_UnreadableFolder(t *testing.T) {
 
 	s = startAs(t, unprivileged(t), storeIn(dir))
 	require.NoError(t, s.waitReady())
-	require.Equal(t, "off", s.kv(t).Cold.State)
-	require.Contains(t, s.kv(t).Cold.Reason, "permission denied")
+	require.Contains(t, s.cannotUse(t), "permission denied")
 	require.NoError(t, before.want[1].same(s.say(t, before.q[1])))
 }
 
