@@ -47,7 +47,7 @@ func TestLiquidEqual_CachedEqualsFresh(t *testing.T) {
 // mixedPrompts are requests of all lengths, greedy and seeded in turn. Of each
 // five one is short, one has a system prompt in common with others, one stands
 // alone, one is a turn of a conversation that grows, and one differs from others
-// in a single word. tokens is what a word takes. A longest one has some 1,500.
+// in a single word. tokens is what a word takes. The longest of many has some 1,500.
 func mixedPrompts(n, tokens int) []obj {
 	text := func(seed uint64, n int) string { return words(seed, max(1, n/tokens)) }
 	all := make([]obj, n)
@@ -77,7 +77,7 @@ func mixedPrompts(n, tokens int) []obj {
 			all[i]["temperature"], all[i]["seed"] = 0.8, 4000+i
 		}
 	}
-	if n > 5 {
+	if n > 20 {
 		all[7] = obj{"messages": []obj{user(text(5000, 1450))}, "max_tokens": 16, "temperature": 0.8, "seed": 5, "ignore_eos": true}
 	}
 	return all
