@@ -29,7 +29,7 @@ func (s *sequence) dropCopies() {
 
 const (
 	// copyShare is the part of the loop's time that copies take beside running calls.
-	copyShare = 0.02
+	copyShare = 0.01
 	// copyQuiet is how long the loop is idle before it copies at full speed: longer
 	// than the gap between the calls of one request.
 	copyQuiet = 5 * time.Millisecond

@@ -76,6 +76,7 @@ func (st *Station) Start(load engine.Loader, loaded func(engine.Info)) {
 			defer func() { _ = kv.Cold.Close() }()
 		}
 		l.cold = kv.Cold != nil
+		kv.Busy = func() bool { return l.gauges.running.Load() > 0 }
 		l.store = kvstore.New(kv)
 		defer l.store.Close() // after the loop: what it still copies must not fill freed memory
 		if l.kvOff != "" {

@@ -22,6 +22,7 @@ type Options struct {
 	ColdReason string           // why there is none, for Index
 	Readers    int              // cold reads at once; default 8
 	Writers    int              // cold writes at once; default 2
+	Busy       func() bool      // whether the engine computes: writing then takes a small share of the time; nil: never
 	TailDelay  time.Duration    // a tail is written down when it has lived so long: a longer sibling may make it needless; default 2s
 	Now        func() time.Time // default time.Now
 	Logger     zerolog.Logger
@@ -106,6 +107,7 @@ type Store struct {
 	urgent  int      // blocks that an idle writer must take before they are evicted
 	backoff *backoff.ExponentialBackOff
 	paused  time.Time     // no write before: the store has just failed
+	beside  time.Time     // no write before while the engine computes
 	failing bool          // the last write failed
 	wrote   chan struct{} // closed, and made anew, at the end of each write
 

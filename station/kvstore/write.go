@@ -17,6 +17,13 @@ const (
 	lastRetry    = 30 * time.Second
 	readTimeout  = 30 * time.Second // of a block nobody waits for any more
 	writeTimeout = time.Minute      // of a block: a store that hangs must give its writer back
+
+	// Beside an engine that computes, a block is written, its bytes are hashed and
+	// copied by the kernel, on cores that the engine wants: for one hundredth of the
+	// time. An engine that is idle, or a block that must leave RAM, does not wait.
+	besideShare = 100
+	besideMost  = 2 * time.Second
+	besideLook  = 20 * time.Millisecond
 )
 
 func newBackoff() *backoff.ExponentialBackOff {
@@ -140,6 +147,12 @@ func (s *Store) pick() (*node, time.Duration) {
 	for n := s.waiting.first(); n != nil && !n.due.After(now); n = s.waiting.first() {
 		s.enqueue(n)
 	}
+	if n := s.toWrite.first(); n != nil && !n.urgent && s.o.Busy != nil && s.o.Busy() {
+		if d := s.beside.Sub(now); d > 0 {
+			return nil, min(d, besideLook)
+		}
+		s.beside = now.Add(besideMost) // until this one has told how long it takes
+	}
 	for n := s.toWrite.first(); n != nil; n = s.toWrite.first() {
 		s.toWrite.drop(n)
 		if s.writable(n) { // else it comes again when its parent is written
@@ -171,11 +184,14 @@ func (s *Store) write(ctx context.Context, n *node) bool {
 	b := &block.Block{Name: n.blockName(), Tokens: n.tokens, Group: n.group, Kernel: s.identity.Kernel, Data: s.data(n)}
 	s.mu.Unlock()
 
+	start := s.o.Now()
 	putCtx, cancel := context.WithTimeout(ctx, writeTimeout)
 	err := s.cold.Put(putCtx, b)
 	cancel()
 
 	s.mu.Lock()
+	now := s.o.Now()
+	s.beside = now.Add(min(besideMost, besideShare*now.Sub(start)))
 	n.writing = false
 	s.calm(n)
 	undo := err == nil && n.deleted
@@ -192,7 +208,6 @@ func (s *Store) write(ctx context.Context, n *node) bool {
 		if n.retry == nil {
 			n.retry = newBackoff()
 		}
-		now := s.o.Now()
 		n.due = now.Add(n.retry.NextBackOff())
 		s.paused = now.Add(s.backoff.NextBackOff())
 		if !s.failing { // without the error: it may hold a block's name, which tells of its text

@@ -421,3 +421,25 @@ func TestClose_EndsReadersAndWritersThatHang(t *testing.T) {
 		require.Zero(t, time.Since(start))
 	})
 }
+
+// Beside a computing engine a block is written now and then; an idle engine, a
+// flush, or RAM that is needed, do not wait.
+func TestWriters_TakeASmallShareBesideTheEngine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var busy atomic.Bool
+		busy.Store(true)
+		c := newShelf()
+		c.onPut = func(context.Context, *block.Block) error { time.Sleep(10 * time.Millisecond); return nil }
+		s := open(t, Options{Identity: named, WarmBytes: blocks(64), Cold: c, Busy: busy.Load})
+		save(t, s, Scope{}, text(640, 1), SaveOptions{})
+		time.Sleep(3*time.Second + 100*time.Millisecond)
+		require.Equal(t, 4, c.len(), "one at once, then one a second: a hundredth of the time")
+		busy.Store(false)
+		time.Sleep(100 * time.Millisecond)
+		require.Equal(t, 10, c.len())
+		busy.Store(true)
+		save(t, s, Scope{}, text(640, 2), SaveOptions{})
+		require.Zero(t, s.Flush(t.Context()).Lost)
+		require.Equal(t, 20, c.len())
+	})
+}
