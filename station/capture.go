@@ -175,13 +175,14 @@ func (l *loop) copyAll() {
 func (l *loop) copyBeside(step time.Duration) {
 	s := l.copying()
 	if s == nil {
-		l.kv.credit = 0
+		l.kv.credit = min(l.kv.credit, 0) // nothing is saved up, a debt stays
 		return
 	}
 	l.kv.credit += copyShare * step.Seconds()
 	if l.kv.credit < l.kv.blockSeconds {
 		return
 	}
-	l.kv.credit -= max(l.kv.blockSeconds, 1e-4)
+	start := time.Now()
 	l.copyOut(s, 1)
+	l.kv.credit -= time.Since(start).Seconds()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,14 +73,18 @@ func (a *slabs) take(size int64) ([]byte, error) {
 	return m, nil
 }
 
-// populate has the kernel find pages for fresh memory, until ctx ends. Copying
-// rows into memory never touched takes five times as long, and it is the engine's
-// loop that copies. Memory that was unmapped meanwhile is no harm: the call fails,
-// or touches what is mapped there now.
-func (a *slabs) populate(ctx context.Context) {
+// populate has the kernel find pages for fresh memory while the engine is idle,
+// until ctx ends. Copying rows into memory never touched takes five times as long,
+// and it is the engine's loop that copies; but the kernel's work would be on the
+// engine's cores. Memory that was unmapped meanwhile is no harm: the call fails, or
+// touches what is mapped there now.
+func (a *slabs) populate(ctx context.Context, busy func() bool) {
 	for {
 		select {
 		case m := <-a.fresh:
+			for busy != nil && busy() && ctx.Err() == nil {
+				time.Sleep(besideLook)
+			}
 			_ = unix.Madvise(m, unix.MADV_POPULATE_WRITE) // an older kernel does not know it
 		case <-ctx.Done():
 			return

@@ -139,7 +139,7 @@ func New(o Options) *Store {
 		counts:   counts{drops: map[string]uint64{}},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.wg.Go(func() { s.slabs.populate(s.ctx) })
+	s.wg.Go(func() { s.slabs.populate(s.ctx, o.Busy) })
 	if s.cold != nil {
 		for range o.Writers {
 			s.wg.Go(s.writer)
