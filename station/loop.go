@@ -219,7 +219,7 @@ func (l *loop) intake() {
 	calls, ended, ops, abandon := l.inbox.calls, l.inbox.ended, l.inbox.ops, l.inbox.abandon
 	l.inbox.calls, l.inbox.ended, l.inbox.ops = nil, nil, nil
 	l.inbox.Unlock()
-	if len(calls)+len(ops) > 0 {
+	if len(calls) > 0 { // not ops: who only looks must not keep copies waiting
 		l.lastWork = time.Now()
 	}
 

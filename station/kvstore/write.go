@@ -18,9 +18,11 @@ const (
 	readTimeout  = 30 * time.Second // of a block nobody waits for any more
 	writeTimeout = time.Minute      // of a block: a store that hangs must give its writer back
 
-	// Beside an engine that computes, a block is written, its bytes are hashed and
-	// copied by the kernel, on cores that the engine wants: for one hundredth of the
-	// time. An engine that is idle, or a block that must leave RAM, does not wait.
+	// Beside an engine that computes, a block is hashed and its bytes are copied by
+	// the kernel on cores that the engine wants: that waits for a pause for a while,
+	// and then takes one hundredth of the time. A block that must leave RAM does not
+	// wait.
+	besideWait  = time.Second
 	besideShare = 100
 	besideMost  = 2 * time.Second
 	besideLook  = 20 * time.Millisecond
@@ -148,8 +150,8 @@ func (s *Store) pick() (*node, time.Duration) {
 		s.enqueue(n)
 	}
 	if n := s.toWrite.first(); n != nil && !n.urgent && s.o.Busy != nil && s.o.Busy() {
-		if d := s.beside.Sub(now); d > 0 {
-			return nil, min(d, besideLook)
+		if s.beside.After(now) || n.due.Add(besideWait).After(now) {
+			return nil, besideLook
 		}
 		s.beside = now.Add(besideMost) // until this one has told how long it takes
 	}
