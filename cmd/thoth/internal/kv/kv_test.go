@@ -121,8 +121,8 @@ func TestRemove_TakesKeysPlacesRootsOrAll(t *testing.T) {
 		want int
 		err  string
 	}{
-		{What{}, 0, "want one of"},
-		{What{All: true, Root: a[0].Root.String()}, 0, "want one of"},
+		{What{}, 0, "exactly one of them"},
+		{What{All: true, Root: a[0].Root.String()}, 0, "exactly one of them"},
 		{What{Keys: []string{"xyz"}}, 0, "not a block key"},
 		{What{Keys: []string{"../../etc/passwd"}}, 0, "no place of a block"},
 		{What{Root: "xyz"}, 0, "--root"},
