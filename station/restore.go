@@ -239,7 +239,8 @@ func (l *loop) explain(x *restore, pos int, failed error) {
 		// The pool knows other prompts that begin alike; that the store has lost what
 		// it had of this one says more.
 		if !x.fetching.Load() && pos < x.match.Tokens()+block.Tokens {
-			if r := x.match.Short().Reason; r == wire.KVDamaged || r == wire.KVStoreFails {
+			switch r := x.match.Short().Reason; r {
+			case wire.KVDamaged, wire.KVStoreFails, wire.KVEvicted, wire.KVExpired:
 				x.answer.Reason = r
 			}
 		}
