@@ -278,6 +278,7 @@ func (s *shelf) Tails(_ context.Context, root, parent block.Key) ([]kvstore.Tail
 
 func (s *shelf) Predict(int, int64) (time.Duration, bool) { return time.Microsecond, true }
 func (s *shelf) Missed(time.Duration)                     {}
+func (s *shelf) Has(block.Name) bool                      { return false }
 func (s *shelf) Touch(block.Name)                         {}
 func (s *shelf) Delete(context.Context, kvstore.Which) (int, int64, error) {
 	return 0, 0, nil

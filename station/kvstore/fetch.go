@@ -17,6 +17,8 @@ type Gate struct {
 // Parts of the predicted computing time that waiting may take.
 const (
 	probeShare  = 0.03        // asking for a prompt of which nothing is known to be stored: most are not
+	probeShort  = 0.01        // the same for a short prompt, where asking is most of what liquid memory costs
+	shortPrompt = 128         // tokens
 	waitShare   = 0.5         // reading what is stored
 	blindWait   = time.Second // while the computing time is not known
 	graceOnRead = 20 * time.Millisecond
@@ -44,6 +46,9 @@ type plan struct {
 func (g Gate) plan(positions int, known bool, ask, all prediction) plan {
 	compute := time.Duration(g.TokenSeconds * float64(positions) * float64(time.Second))
 	limit, probe := time.Duration(waitShare*float64(compute)), time.Duration(probeShare*float64(compute))
+	if positions < shortPrompt {
+		probe = time.Duration(probeShort * float64(compute))
+	}
 	if g.TokenSeconds <= 0 {
 		compute, limit, probe = time.Hour, blindWait, blindWait
 	}
@@ -95,7 +100,8 @@ func (m *Match) Fetch(ctx context.Context, g Gate) {
 		}
 	}
 	l, known := s.gone.find(at.key, rest, m.pos-whole)
-	p := g.plan(gain, known && l.durable && l.reason == wire.KVEvicted, ask, all)
+	known = known && l.durable && l.reason == wire.KVEvicted || s.listed(at, m.text[whole:])
+	p := g.plan(gain, known, ask, all)
 	if !p.pays {
 		s.skips++
 	}
@@ -131,6 +137,15 @@ func (m *Match) Fetch(ctx context.Context, g Gate) {
 	if m.short.Reason != "" && late != "" && (broken || m.short.DiffersAt < 0) {
 		m.short.Reason = late
 	}
+}
+
+// listed says whether the cold tier knows the next whole block of a text, or its
+// end, to be there.
+func (s *Store) listed(at *node, text []int32) bool {
+	if len(text) > block.Tokens {
+		text = text[:block.Tokens]
+	}
+	return s.cold.Has(block.Name{Root: at.root.top.key, Parent: at.key, Key: at.key.Child(text)})
 }
 
 // wait is true when the chase has ended, false when waiting stopped paying.

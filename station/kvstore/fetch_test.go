@@ -135,19 +135,20 @@ func TestGate_Plan(t *testing.T) {
 		ask, all prediction
 		want     plan
 	}{
-		"nothing known: 3 % for an answer, half in all": {Gate{0.01, 0}, false, none, none, plan{true, ms(30), ms(500), ms(500)}},
-		"stored: wait for it":                           {Gate{0.01, 0}, true, none, none, plan{true, ms(500), ms(500), ms(500)}},
-		"twice what is predicted from block to block":   {Gate{0.01, 0}, true, at(ms(1)), at(ms(40)), plan{true, ms(100), ms(100), ms(500)}},
-		"the caller's wait":                             {Gate{0.01, ms(10)}, true, none, at(ms(40)), plan{true, ms(10), ms(10), ms(10)}},
-		"an answer may not take longer than all":        {Gate{0.01, ms(10)}, false, none, none, plan{true, ms(10), ms(10), ms(10)}},
-		"reading is slower than computing":              {Gate{0.01, 0}, true, at(ms(1)), at(second + 1), plan{}},
-		"asking costs too much: look, do not wait":      {Gate{0.01, 0}, false, at(ms(31)), at(ms(400)), plan{true, 0, ms(500), ms(500)}},
-		"but for what is known to be there":             {Gate{0.01, 0}, true, at(ms(31)), at(ms(400)), plan{true, ms(500), ms(500), ms(500)}},
-		"computing time not known":                      {Gate{0, 0}, false, none, none, plan{true, second, second, second}},
-		"not known, and a wait":                         {Gate{0, ms(20)}, false, none, none, plan{true, ms(20), ms(20), ms(20)}},
+		"nothing known of a short prompt: 1 % for an answer, half in all": {Gate{0.01, 0}, false, none, none, plan{true, ms(10), ms(500), ms(500)}},
+		"stored: wait for it":                         {Gate{0.01, 0}, true, none, none, plan{true, ms(500), ms(500), ms(500)}},
+		"twice what is predicted from block to block": {Gate{0.01, 0}, true, at(ms(1)), at(ms(40)), plan{true, ms(100), ms(100), ms(500)}},
+		"the caller's wait":                           {Gate{0.01, ms(10)}, true, none, at(ms(40)), plan{true, ms(10), ms(10), ms(10)}},
+		"an answer may not take longer than all":      {Gate{0.01, ms(10)}, false, none, none, plan{true, ms(10), ms(10), ms(10)}},
+		"reading is slower than computing":            {Gate{0.01, 0}, true, at(ms(1)), at(second + 1), plan{}},
+		"asking costs too much: look, do not wait":    {Gate{0.01, 0}, false, at(ms(31)), at(ms(400)), plan{true, 0, ms(500), ms(500)}},
+		"but for what is known to be there":           {Gate{0.01, 0}, true, at(ms(31)), at(ms(400)), plan{true, ms(500), ms(500), ms(500)}},
+		"computing time not known":                    {Gate{0, 0}, false, none, none, plan{true, second, second, second}},
+		"not known, and a wait":                       {Gate{0, ms(20)}, false, none, none, plan{true, ms(20), ms(20), ms(20)}},
 	} {
 		require.Equal(t, c.want, c.gate.plan(100, c.known, c.ask, c.all), name)
 	}
+	require.Equal(t, plan{true, ms(30), ms(500), ms(500)}, Gate{0.005, 0}.plan(200, false, none, none), "of a longer one: 3 %")
 }
 
 func TestFetch_ASlowStoreIsNotWaitedFor(t *testing.T) {
@@ -185,6 +186,24 @@ func TestFetch_AProbeThatCostsTooMuchRunsBehind(t *testing.T) {
 		require.Equal(t, wire.KVStoreSlow, m.Short().Reason)
 		time.Sleep(time.Second)
 		require.Equal(t, 300, found(t, s, Scope{}, tokens), "the next one has it")
+	})
+}
+
+func TestFetch_WhatTheStoreListsIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, n := range []int{40, 300} { // a short prompt's end, and a whole block
+			tokens := text(n, 1)
+			c := newShelf()
+			stock(t, c, Scope{}, tokens)
+			c.indexed = true
+			c.latency = 40 * time.Millisecond
+			c.predict = always(40 * time.Millisecond) // more than 3 %
+			s := open(t, Options{Identity: named, WarmBytes: blocks(64), Cold: c})
+			m := s.Find(Scope{}, tokens, n-1)
+			m.Fetch(t.Context(), gate)
+			require.Equal(t, n-1, m.Tokens())
+			m.Release()
+		}
 	})
 }
 

@@ -246,6 +246,7 @@ type shelf struct {
 	predict  func(int, int64) (time.Duration, bool)    // nil: nothing is known
 	onGet    func(context.Context, block.Name) error   // before a Get
 	onDelete func()                                    // before a Delete
+	indexed  bool                                      // Has knows all that is there
 	unlisted bool                                      // Tails shows nothing
 	onRead   func(block.Name)                          // in a Get that has its memory
 	onPut    func(context.Context, *block.Block) error // before a Put
@@ -350,6 +351,12 @@ func (c *shelf) Missed(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.missed = append(c.missed, d)
+}
+
+func (c *shelf) Has(n block.Name) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.indexed && c.blocks[n] != nil
 }
 
 func (c *shelf) Touch(n block.Name) {

@@ -30,6 +30,9 @@ type Cold interface {
 	Predict(blocks int, bytes int64) (d time.Duration, ok bool)
 	// Missed tells the tier that a read did not come within d: it counts against it.
 	Missed(d time.Duration)
+	// Has says whether a block is known to be there, from memory: at once. What
+	// others have written lately may not be known.
+	Has(name block.Name) bool
 	// Touch notes a use, for eviction.
 	Touch(name block.Name)
 	// Delete drops blocks: one, all of a root, or with group those of it.

@@ -96,6 +96,12 @@ func (x *index) touch(n block.Name, at time.Time) {
 	}
 }
 
+func (x *index) has(n block.Name) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.find(n) != nil
+}
+
 // tokens is the length of a block, as far as it is known; else a full one's.
 func (x *index) tokens(n block.Name) int {
 	x.mu.Lock()

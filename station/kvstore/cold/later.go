@@ -148,6 +148,12 @@ func (l *Later) Missed(d time.Duration) {
 	}
 }
 
+// Has knows nothing before the store is open.
+func (l *Later) Has(name block.Name) bool {
+	t := l.tier.Load()
+	return t != nil && t.Has(name)
+}
+
 // Touch notes a use once the store is open.
 func (l *Later) Touch(name block.Name) {
 	if t := l.tier.Load(); t != nil {

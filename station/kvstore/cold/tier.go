@@ -332,6 +332,9 @@ func (t *Tier) Missed(d time.Duration) {
 	ask(t.probes)
 }
 
+// Has says whether this tier has put the block, or a sweep has seen it.
+func (t *Tier) Has(name block.Name) bool { return t.index.has(name) }
+
 // Touch notes a use, for eviction.
 func (t *Tier) Touch(name block.Name) { t.index.touch(name, t.o.Now()) }
 
