@@ -15,7 +15,10 @@ import (
 // in any case before the cells can go (see pool.park).
 
 // copyWork is one block whose rows are still in the pool only.
-type copyWork struct{ fill *kvstore.Fill }
+type copyWork struct {
+	fill  *kvstore.Fill
+	since time.Time
+}
 
 func (w *copyWork) end() int { return w.fill.From + w.fill.N }
 
@@ -28,7 +31,9 @@ func (s *sequence) dropCopies() {
 }
 
 const (
-	// copyShare is the part of the loop's time that copies take beside running calls.
+	// copyWait is how long a copy waits for the loop to be idle; then copies take
+	// copyShare of the loop's time beside running calls.
+	copyWait  = time.Second
 	copyShare = 0.01
 	// copyQuiet is how long the loop is idle before it copies at full speed: longer
 	// than the gap between the calls of one request.
@@ -60,7 +65,7 @@ func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOp
 		return wire.KVSaveResponse{Reason: "the session has no place in the pool now"}
 	}
 	for _, f := range c.Fills {
-		s.copies = append(s.copies, &copyWork{f})
+		s.copies = append(s.copies, &copyWork{f, time.Now()})
 	}
 	sortCopies(s.copies)
 	l.kv.written += uint64(c.New)
@@ -179,7 +184,7 @@ func (l *loop) copyBeside(step time.Duration) {
 		return
 	}
 	l.kv.credit += copyShare * step.Seconds()
-	if l.kv.credit < l.kv.blockSeconds {
+	if l.kv.credit < l.kv.blockSeconds || time.Since(s.copies[0].since) < copyWait {
 		return
 	}
 	start := time.Now()

@@ -114,6 +114,8 @@ func TestSave_WhatTheCallerDidNotSaveIsNotKept(t *testing.T) {
 	require.Nil(t, x.err)
 	_, err = f.KVDelete(t.Context(), s, &wire.KVDeleteRequest{})
 	require.NoError(t, err)
+	_, err = f.KVFlush(t.Context()) // what was captured is copied
+	require.NoError(t, err)
 	r, err := f.KVLookup(t.Context(), &wire.KVLookupRequest{Prompt: wire.Prompt{Tokens: append(tokens, x.tokens...)}})
 	require.NoError(t, err)
 	require.Equal(t, 64, r.Position)

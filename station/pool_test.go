@@ -235,7 +235,7 @@ func TestPool_AParkedHeirKeepsWhatItShares(t *testing.T) {
 	heir := joined(t, p, base, 70)
 	tokens := make([]engine.Token, 64)
 	for _, f := range store.Reserve(kvstore.Scope{}, tokens, kvstore.SaveOptions{}).Fills {
-		heir.copies = append(heir.copies, &copyWork{f})
+		heir.copies = append(heir.copies, &copyWork{fill: f})
 	}
 	p.leave(heir)
 	require.Equal(t, 100, p.live())
