@@ -15,10 +15,7 @@ import (
 // in any case before the cells can go (see pool.park).
 
 // copyWork is one block whose rows are still in the pool only.
-type copyWork struct {
-	fill  *kvstore.Fill
-	since time.Time
-}
+type copyWork struct{ fill *kvstore.Fill }
 
 func (w *copyWork) end() int { return w.fill.From + w.fill.N }
 
@@ -31,9 +28,7 @@ func (s *sequence) dropCopies() {
 }
 
 const (
-	// copyWait is how long a copy waits for the loop to be idle; then copies take
-	// copyShare of the loop's time beside running calls.
-	copyWait  = time.Second
+	// copyShare is the part of the loop's time that copies take beside running calls.
 	copyShare = 0.01
 	// copyQuiet is how long the loop is idle before it copies at full speed: longer
 	// than the gap between the calls of one request.
@@ -58,6 +53,14 @@ func (l *loop) save(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptio
 func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptions) wire.KVSaveResponse {
 	o.Owner = s
 	c := l.store.Reserve(scope, s.known()[:n], o)
+	if c.Tokens < n && l.copying() != nil {
+		// What is promised and not yet copied cannot be evicted for it; copied, it can.
+		for _, f := range c.Fills {
+			f.Drop()
+		}
+		l.copyAll()
+		c = l.store.Reserve(scope, s.known()[:n], o)
+	}
 	if len(c.Fills) > 0 && s.id == noSeq && !l.placeBack(s) {
 		for _, f := range c.Fills {
 			f.Drop()
@@ -65,7 +68,7 @@ func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOp
 		return wire.KVSaveResponse{Reason: "the session has no place in the pool now"}
 	}
 	for _, f := range c.Fills {
-		s.copies = append(s.copies, &copyWork{f, time.Now()})
+		s.copies = append(s.copies, &copyWork{f})
 	}
 	sortCopies(s.copies)
 	l.kv.written += uint64(c.New)
@@ -184,7 +187,7 @@ func (l *loop) copyBeside(step time.Duration) {
 		return
 	}
 	l.kv.credit += copyShare * step.Seconds()
-	if l.kv.credit < l.kv.blockSeconds || time.Since(s.copies[0].since) < copyWait {
+	if l.kv.credit < l.kv.blockSeconds {
 		return
 	}
 	start := time.Now()
