@@ -1,6 +1,7 @@
 package station
 
 import (
+	"slices"
 	"time"
 
 	"thoth/station/engine"
@@ -55,33 +56,20 @@ func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOp
 	c := l.store.Reserve(scope, s.known()[:n], o)
 	if c.Tokens < n && l.copying() != nil {
 		// What is promised and not yet copied cannot be evicted for it; copied, it can.
-		for _, f := range c.Fills {
-			f.Drop()
-		}
+		c.Drop()
 		l.copyAll()
 		c = l.store.Reserve(scope, s.known()[:n], o)
 	}
 	if len(c.Fills) > 0 && s.id == noSeq && !l.placeBack(s) {
-		for _, f := range c.Fills {
-			f.Drop()
-		}
+		c.Drop()
 		return wire.KVSaveResponse{Reason: "the session has no place in the pool now"}
 	}
 	for _, f := range c.Fills {
 		s.copies = append(s.copies, &copyWork{f})
 	}
-	sortCopies(s.copies)
+	slices.SortStableFunc(s.copies, func(a, b *copyWork) int { return a.end() - b.end() }) // park depends on it
 	l.kv.written += uint64(c.New)
 	return wire.KVSaveResponse{Saved: c.Tokens == n, Reason: c.Reason, Tokens: c.Tokens, Written: c.New, Bytes: c.Bytes, Durable: c.Durable()}
-}
-
-// sortCopies keeps the order of ends, on which park depends.
-func sortCopies(w []*copyWork) {
-	for i := 1; i < len(w); i++ {
-		for j := i; j > 0 && w[j].end() < w[j-1].end(); j-- {
-			w[j], w[j-1] = w[j-1], w[j]
-		}
-	}
 }
 
 // keep captures the full blocks of a sequence that ends before it was saved: what
@@ -138,7 +126,7 @@ func (l *loop) copyOut(s *sequence, most int) {
 	for most > 0 && len(s.copies) > 0 {
 		if w := s.copies[0]; !w.fill.Needed() { // another sequence has brought the block
 			w.fill.Done()
-			s.copies = append([]*copyWork(nil), s.copies[1:]...)
+			s.copies = slices.Delete(s.copies, 0, 1)
 			continue
 		}
 		// A run: blocks one after another, without a gap.
@@ -164,7 +152,7 @@ func (l *loop) copyOut(s *sequence, most int) {
 		for _, w := range s.copies[:run] {
 			w.fill.Done()
 		}
-		s.copies = append([]*copyWork(nil), s.copies[run:]...)
+		s.copies = slices.Delete(s.copies, 0, run)
 		most -= run
 	}
 	if len(s.copies) == 0 && s.parked {

@@ -91,9 +91,6 @@ func (l *loop) chooseSource(c *call) bool {
 	c.target = c.seq.pos
 	if x.warm > 0 {
 		c.target = x.warm - x.hotN
-		if x.hotN == 0 {
-			c.target = x.warm
-		}
 	}
 	return true
 }
@@ -184,7 +181,7 @@ func (l *loop) restoreNow(c *call) {
 	x.answer.QueueMS = max(0, ms(c.queued, start)-x.answer.WaitMS)
 	before := s.pos
 	var failed error
-	if x.hot != nil && x.hotN > 0 {
+	if x.hotN > 0 {
 		l.pool.join(s, x.hot, x.hotN)
 		x.answer.Tiers.Hot = s.pos
 		l.kv.hotHits++

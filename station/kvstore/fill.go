@@ -57,6 +57,13 @@ func (f *Fill) Piece() engine.Piece {
 	return engine.Piece{Data: f.spare, Rows: f.N, Take: f.N}
 }
 
+// Drop gives up all of a capture's fills.
+func (c *Capture) Drop() {
+	for _, f := range c.Fills {
+		f.Drop()
+	}
+}
+
 // Done says that the rows are in: readers may have the block, and the writers write it down.
 func (f *Fill) Done() {
 	s, n := f.s, f.n
