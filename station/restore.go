@@ -106,7 +106,7 @@ func (l *loop) hottest(c *call) (*sequence, int) {
 	n := 0
 	for _, s := range l.pool.residents {
 		if c.restore.kin(c, s) {
-			if m := common(c.restore.tokens[:c.restore.limit], s.known()); m > n {
+			if m := block.Common(c.restore.tokens[:c.restore.limit], s.known()); m > n {
 				best, n = s, m
 			}
 		}
@@ -124,7 +124,7 @@ func (l *loop) promise(c *call) int {
 		if !s.working && time.Now().After(s.memory.promiseEnds) {
 			return
 		}
-		if m := common(c.restore.tokens[:c.restore.limit], s.memory.promised); m > s.pos {
+		if m := block.Common(c.restore.tokens[:c.restore.limit], s.memory.promised); m > s.pos {
 			n = max(n, m)
 		}
 	}
@@ -291,14 +291,3 @@ func (l *loop) importRows(s *sequence, pieces []engine.Piece) error {
 }
 
 var errLostMeanwhile = errors.New("the shared cells were lost while room was made")
-
-// common is the length of the longest common prefix.
-func common(a, b []engine.Token) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
-}

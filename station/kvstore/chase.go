@@ -239,7 +239,7 @@ func promising(list []Tail, parent block.Key, rest []int32, have, most int, text
 	for i, t := range list {
 		n := 0
 		if known := text(t.Key); known != nil {
-			n = common(known, rest)
+			n = block.Common(known, rest)
 		} else if t.Tokens > 0 && t.Tokens <= min(len(rest), block.Tokens) && parent.Child(rest[:t.Tokens]) == t.Key {
 			n = t.Tokens
 		}

@@ -47,8 +47,8 @@ func (m stored) longest(sc Scope, tokens []int32) int {
 	}
 	best := at
 	for _, p := range m {
-		if p.scope == sc && p.start == at && common(p.tokens, tokens) > best {
-			best = common(p.tokens, tokens)
+		if p.scope == sc && p.start == at && block.Common(p.tokens, tokens) > best {
+			best = block.Common(p.tokens, tokens)
 		}
 	}
 	return best

@@ -190,7 +190,7 @@ func (s *Store) invariants(t tester) {
 				ready[k] = true
 				if i+1 < len(n.ready) && k.refs == 0 {
 					next := n.ready[i+1]
-					require.False(t, common(k.tokens, next.tokens) == len(k.tokens), "a tail that a sibling covers")
+					require.False(t, block.Common(k.tokens, next.tokens) == len(k.tokens), "a tail that a sibling covers")
 				}
 			}
 			for key, k := range n.kids {

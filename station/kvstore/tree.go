@@ -112,7 +112,7 @@ func (n *node) longest(rest []int32) (*node, int) {
 		if j < 0 || j >= len(n.ready) {
 			continue
 		}
-		if c := common(n.ready[j].tokens, rest); best == nil || c > most {
+		if c := block.Common(n.ready[j].tokens, rest); best == nil || c > most {
 			best, most = n.ready[j], c
 		}
 	}
@@ -126,7 +126,7 @@ func (n *node) covering(tokens []int32) *node {
 	if same {
 		i++
 	}
-	if i < len(n.ready) && common(n.ready[i].tokens, tokens) == len(tokens) {
+	if i < len(n.ready) && block.Common(n.ready[i].tokens, tokens) == len(tokens) {
 		return n.ready[i]
 	}
 	return nil
@@ -173,7 +173,7 @@ func (s *Store) show(n *node) {
 	p.ready = slices.Insert(p.ready, i, n)
 	for _, t := range slices.Clone(p.tails) {
 		switch {
-		case t == n || common(t.tokens, n.tokens) < len(t.tokens):
+		case t == n || block.Common(t.tokens, n.tokens) < len(t.tokens):
 		case s.owed(t):
 			t.due = s.o.Now()
 			s.enqueue(t)
@@ -337,17 +337,6 @@ func (s *Store) use(n *node) {
 
 // data is the rows of a block.
 func (s *Store) data(n *node) []byte { return n.mem[:len(n.tokens)*s.o.TokenBytes] }
-
-// common is the number of first tokens that a and b share.
-func common(a, b []int32) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
-}
 
 func without(l []*node, n *node) []*node {
 	if i := slices.Index(l, n); i >= 0 {

@@ -71,3 +71,14 @@ func (i Identity) Root(scope, adapters string) Key {
 	h.Sum(k[:0])
 	return k
 }
+
+// Common is the length of the longest common prefix of two texts.
+func Common(a, b []int32) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
