@@ -63,6 +63,10 @@ type GenerateRequest struct {
 	MaxTokens int      `json:"max_tokens,omitempty"` // 0: up to context_length
 	IgnoreEOG bool     `json:"ignore_eog,omitempty"` // go on past end-of-generation tokens (benchmarks)
 	Progress  bool     `json:"progress,omitempty"`   // progress frames during prefill
+
+	// ControlText writes control tokens as text, those that end the generation
+	// excepted: some model families open a tool call or a channel with one.
+	ControlText bool `json:"control_text,omitempty"`
 	Later
 }
 
@@ -120,6 +124,8 @@ type DecodeRequest struct {
 	IgnoreEOG bool      `json:"ignore_eog,omitempty"`
 	LeaveLast bool      `json:"leave_last,omitempty"` // the last sampled token stays staged: the call ends a batch earlier
 	Release   bool      `json:"release,omitempty"`    // end the session with this call
+
+	ControlText bool `json:"control_text,omitempty"` // as in GenerateRequest
 	Later
 }
 
