@@ -234,7 +234,7 @@ func (st *Station) getKVIndex(w http.ResponseWriter, _ *http.Request) *wire.Erro
 	if l.kvOff != "" {
 		return errKVOff(l.kvOff)
 	}
-	l.do(l.publish)
+	l.look()
 	writeJSON(w, http.StatusOK, st.kvIndex(l))
 	return nil
 }

@@ -115,5 +115,6 @@ func (st *Station) KV() *wire.KVIndex {
 	if l == nil || l.kvOff != "" {
 		return nil
 	}
+	l.look()
 	return st.kvIndex(l)
 }

@@ -45,6 +45,7 @@ type loop struct {
 		ops      []func() // small work on what the loop owns
 		queued   int      // calls here and in waiting
 		draining bool
+		began    bool // run runs
 		stopped  bool // no call will be taken any more
 		abandon  bool // end what still runs
 	}
@@ -146,6 +147,9 @@ func (l *loop) signal() {
 // run steps until ctx ends, then ends every call and closes the engine.
 func (l *loop) run(ctx context.Context) {
 	defer l.shutdown()
+	l.inbox.Lock()
+	l.inbox.began = true
+	l.inbox.Unlock()
 	for ctx.Err() == nil {
 		l.intake()
 		l.admit()
@@ -200,17 +204,47 @@ func alarm(c *<-chan time.Time, at time.Time) func() bool {
 // do runs op on the loop's goroutine, between two steps, and waits for it. It
 // reports false when the loop has ended.
 func (l *loop) do(op func()) bool {
-	done := make(chan struct{})
-	l.inbox.Lock()
-	if l.inbox.stopped {
-		l.inbox.Unlock()
+	done := l.hand(op)
+	if done == nil {
 		return false
 	}
-	l.inbox.ops = append(l.inbox.ops, func() { op(); close(done) })
-	l.inbox.Unlock()
-	l.signal()
 	<-done
 	return true
+}
+
+// doWithin is do that waits no longer than so, and not for a loop that has not
+// begun; op may then run later.
+func (l *loop) doWithin(op func(), most time.Duration) {
+	l.inbox.Lock()
+	began := l.inbox.began
+	l.inbox.Unlock()
+	if !began {
+		return
+	}
+	done := l.hand(op)
+	if done == nil {
+		return
+	}
+	t := time.NewTimer(most)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+}
+
+// hand gives the loop something to run; what it returns is closed after that, and
+// is nil when the loop has ended.
+func (l *loop) hand(op func()) <-chan struct{} {
+	done := make(chan struct{})
+	l.inbox.Lock()
+	defer l.inbox.Unlock()
+	if l.inbox.stopped {
+		return nil
+	}
+	l.inbox.ops = append(l.inbox.ops, func() { op(); close(done) })
+	l.signal()
+	return done
 }
 
 // intake takes what arrived and drops what was cancelled.
@@ -418,6 +452,7 @@ func (l *loop) shutdown() {
 	l.idle = nil
 	l.copyAll()
 	l.publish()
+	l.publishKV()
 	if !l.quiet() {
 		l.opts.Logger.Warn().Msg("a handler still holds the engine; it is left to the end of the process")
 		return

@@ -44,6 +44,27 @@ func (g *gauges) tokenSeconds() float64 {
 	return 1.0 / 500
 }
 
+// lookWait bounds how long who looks at the loop's books waits for it: a step
+// may take as long as a chunk of a prompt, and a frozen engine for ever.
+const lookWait = time.Second
+
+// look has the loop publish all its books now, so that who has had an answer
+// finds it counted. A loop that does not come to it leaves its last word.
+func (l *loop) look() {
+	l.doWithin(func() {
+		l.publish()
+		l.publishKV()
+	}, lookWait)
+}
+
+// publishKV tells what the loop knows of the KV index: work that only pays when
+// somebody looks.
+func (l *loop) publishKV() {
+	if l.kvOff == "" {
+		l.gauges.kv.Store(l.kvIndex())
+	}
+}
+
 // publish tells the loop's books to readers on other goroutines.
 func (l *loop) publish() {
 	g, swapped := &l.gauges, 0
@@ -67,9 +88,6 @@ func (l *loop) publish() {
 	g.compactionNS.Store(int64(l.pool.compactionTime))
 	g.swaps.Store(l.pool.swaps)
 	g.perToken.Store(math.Float64bits(l.pace.perToken))
-	if l.kvOff == "" {
-		g.kv.Store(l.kvIndex())
-	}
 }
 
 func (st *Station) stats() wire.Stats {
@@ -79,6 +97,7 @@ func (st *Station) stats() wire.Stats {
 	if l == nil {
 		return s
 	}
+	l.look()
 	n, g := &l.counts, &l.gauges
 	s.Steps, s.PromptTokens, s.DecodedTokens = n.steps.Load(), n.promptTokens.Load(), n.decodedTokens.Load()
 	s.Requests, s.Cancelled, s.Failed = n.requests.Load(), n.cancelled.Load(), n.failed.Load()
@@ -89,7 +108,8 @@ func (st *Station) stats() wire.Stats {
 	s.SwappedBytes = g.swappedBytes.Load()
 	s.Cells, s.CellsUsed, s.CellsDead = l.info.Cells, int(g.used.Load()), int(g.dead.Load())
 	s.Threads = l.info.Backend.Threads
-	if s.KV = st.KV(); s.KV != nil {
+	if l.kvOff == "" {
+		s.KV = st.kvIndex(l)
 		s.KV.Top = nil // who uses what is for those who may ask /kv-session
 	}
 	return s

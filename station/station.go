@@ -83,6 +83,7 @@ func (st *Station) Start(load engine.Loader, loaded func(engine.Info)) {
 			st.opts.Logger.Warn().Str("reason", l.kvOff).Msg("KV sessions are off")
 		}
 		l.publish()
+		l.publishKV()
 		st.loop.Store(l)
 		if loaded != nil {
 			loaded(eng.Info())
