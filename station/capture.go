@@ -12,13 +12,27 @@ import (
 
 // Capturing: a save reserves blocks in the store at once and promises their rows.
 // The rows are copied out of the pool behind the requests: first when the loop
-// has nothing else to do, in a small share of its time beside running calls, and
+// has nothing else to do, later in a small share of its time beside running calls, and
 // in any case before the cells can go (see pool.park).
 
 // copyWork is one block whose rows are still in the pool only.
-type copyWork struct{ fill *kvstore.Fill }
+type copyWork struct {
+	fill  *kvstore.Fill
+	since time.Time // when it was promised
+}
 
 func (w *copyWork) end() int { return w.fill.From + w.fill.N }
+
+// promised is the last block within the first n positions that is still to be
+// copied, or the one they end in; nil for none.
+func (s *sequence) promised(n int) *kvstore.Fill {
+	for _, w := range slices.Backward(s.copies) {
+		if w.fill.From < n {
+			return w.fill
+		}
+	}
+	return nil
+}
 
 // dropCopies gives up what was to be copied.
 func (s *sequence) dropCopies() {
@@ -29,7 +43,10 @@ func (s *sequence) dropCopies() {
 }
 
 const (
-	// copyShare is the part of the loop's time that copies take beside running calls.
+	// copyWait is how long copies wait for the loop to be idle. After that they take
+	// copyShare of its time beside running calls. Until then the cells hold what was
+	// promised, and a copy would push the model's weights out of the cache for nothing.
+	copyWait  = time.Second
 	copyShare = 0.01
 	// copyQuiet is how long the loop is idle before it copies at full speed: longer
 	// than the gap between the calls of one request.
@@ -53,19 +70,19 @@ func (l *loop) save(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptio
 // rows must be in the pool, or come back there, unless all is stored already.
 func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptions) wire.KVSaveResponse {
 	o.Owner = s
-	c := l.store.Reserve(scope, s.known()[:n], o)
-	if c.Tokens < n && l.copying() != nil {
-		// What is promised and not yet copied cannot be evicted for it; copied, it can.
-		c.Drop()
+	if l.store.Free() < int64(n)*int64(l.pool.cellBytes) {
+		// Room is made by use, least recent first, and what is promised cannot go
+		// before it is copied: all the rest would go in its place.
 		l.copyAll()
-		c = l.store.Reserve(scope, s.known()[:n], o)
 	}
+	c := l.store.Reserve(scope, s.known()[:n], o)
 	if len(c.Fills) > 0 && s.id == noSeq && !l.placeBack(s) {
 		c.Drop()
 		return wire.KVSaveResponse{Reason: "the session has no place in the pool now"}
 	}
+	now := time.Now()
 	for _, f := range c.Fills {
-		s.copies = append(s.copies, &copyWork{f})
+		s.copies = append(s.copies, &copyWork{f, now})
 	}
 	slices.SortStableFunc(s.copies, func(a, b *copyWork) int { return a.end() - b.end() }) // park depends on it
 	l.kv.written += uint64(c.New)
@@ -175,7 +192,7 @@ func (l *loop) copyBeside(step time.Duration) {
 		return
 	}
 	l.kv.credit += copyShare * step.Seconds()
-	if l.kv.credit < l.kv.blockSeconds {
+	if l.kv.credit < l.kv.blockSeconds || time.Since(s.copies[0].since) < copyWait {
 		return
 	}
 	start := time.Now()

@@ -197,6 +197,9 @@ func (l *loop) restoreNow(c *call) {
 			x.match.Used(x.warm)
 		}
 	}
+	if s.pos > before && s.pos == x.hotN {
+		l.store.Shared(x.scope, x.tokens[:s.pos], x.hot.promised(s.pos))
+	}
 	if s.pos == 0 {
 		x.answer.Tiers = wire.KVTiers{} // an import that failed took the shared cells with it
 	}

@@ -1,6 +1,7 @@
 package kvstore
 
 import (
+	"cmp"
 	"slices"
 
 	"thoth/station/engine"
@@ -112,20 +113,10 @@ func (m *Match) Used(n int) {
 			break
 		}
 		end = p.n
-		if !end.gone {
-			s.use(end)
-		}
-		if end.durable && s.cold != nil {
-			select {
-			case s.touches <- end.blockName():
-			default: // the cold tier is behind: its order of use gets coarser
-			}
-		}
+		s.touch(end)
 	}
 	if end != nil {
-		end.hits++
-		end.saved += uint64(n)
-		s.rank(end)
+		s.credit(end, n)
 	}
 	given := max(0, min(m.given[1], n)-m.given[0])
 	cold := m.FromCold(m.given[0], m.given[0]+given)
@@ -137,6 +128,62 @@ func (m *Match) Used(n int) {
 		s.counts.warmHits++
 		s.counts.warmTokens += uint64(given - cold)
 	}
+}
+
+// Shared says that a load got these tokens from cells of the pool. What is stored
+// of them was of use too: left out of the order of use, the prompt asked for most
+// would be evicted first, once its cells are gone. promised is the last block of
+// them whose rows are still to come, nil for none.
+func (s *Store) Shared(sc Scope, tokens []int32, promised *Fill) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.roots[sc]
+	if r == nil || s.closed {
+		return
+	}
+	var end *node
+	rest := tokens
+	for at := r.top; len(rest) >= block.Tokens; rest = rest[block.Tokens:] {
+		k := at.kids[at.key.Child(rest[:block.Tokens])]
+		if k == nil || !slices.Equal(k.tokens, rest[:block.Tokens]) {
+			break
+		}
+		s.touch(k)
+		end, at = k, k
+	}
+	if at := cmp.Or(end, r.top); len(rest) < block.Tokens {
+		if k, n := at.longest(rest); n > 0 {
+			s.touch(k)
+			end = k
+		}
+	}
+	if promised != nil && !promised.n.gone && (end == nil || promised.n.end() > end.end()) {
+		s.touch(promised.n)
+		end = promised.n
+	}
+	if end != nil {
+		s.credit(end, len(tokens))
+	}
+}
+
+// touch notes that n was of use, here and in the cold tier.
+func (s *Store) touch(n *node) {
+	if !n.gone {
+		s.use(n)
+	}
+	if n.durable && s.cold != nil {
+		select {
+		case s.touches <- n.blockName():
+		default: // the cold tier is behind: its order of use gets coarser
+		}
+	}
+}
+
+// credit counts a load that ended in n.
+func (s *Store) credit(n *node, tokens int) {
+	n.hits++
+	n.saved += uint64(tokens)
+	s.rank(n)
 }
 
 // Release ends the match: its pieces must not be used any more. Once is enough.

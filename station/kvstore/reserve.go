@@ -77,6 +77,13 @@ func (s *Store) Reserve(sc Scope, tokens []int32, o SaveOptions) *Capture {
 	return c
 }
 
+// Free is the part of the budget, in bytes, that can be reserved without evicting.
+func (s *Store) Free() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slabs.budget - s.slabs.used
+}
+
 // place finds the child of at that has these tokens, or makes it. A sibling that
 // goes on from a tail has its rows too.
 func (s *Store) place(at *node, tokens []int32, o SaveOptions, c *Capture) (*node, error) {

@@ -68,6 +68,28 @@ func TestStore_LeavesGoBeforeTheirParentsOldestFirst(t *testing.T) {
 	require.EqualValues(t, 3, s.Index().Warm.Evictions)
 }
 
+func TestStore_WhatIsSharedInThePoolIsUsedToo(t *testing.T) {
+	s := open(t, Options{Identity: named, WarmBytes: blocks(6)})
+	a, b := text(192, 1), text(192, 2)
+	save(t, s, Scope{}, a, SaveOptions{})
+	save(t, s, Scope{}, b, SaveOptions{})
+	s.Shared(Scope{}, a[:150], nil)
+	save(t, s, Scope{}, text(192, 3), SaveOptions{})
+	require.Equal(t, 192, found(t, s, Scope{}, a))
+	require.Zero(t, found(t, s, Scope{}, b), "nobody asked for it since")
+	require.EqualValues(t, 150, s.Index().Top[0].TokensSaved)
+
+	c := s.Reserve(Scope{}, text(192, 4), SaveOptions{})
+	s.Shared(Scope{}, text(192, 4)[:190], c.Fills[2])
+	require.Empty(t, s.Index().Top, "its rows are not there yet, and those of a have made room")
+	for _, f := range c.Fills {
+		f.Done()
+	}
+	require.EqualValues(t, 190, s.Index().Top[0].TokensSaved)
+	require.EqualValues(t, 1, s.Index().Top[0].Hits)
+	s.invariants(t)
+}
+
 func TestStore_AReaderPinsWhatItMatched(t *testing.T) {
 	s := open(t, Options{Identity: named, WarmBytes: blocks(4)})
 	a := text(192, 1)

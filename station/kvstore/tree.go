@@ -194,6 +194,7 @@ func (s *Store) show(n *node) {
 		s.soil(n)
 	}
 	s.use(n)
+	s.rank(n) // loads may have shared it in the pool already
 }
 
 // leastOwed is the least length of a tail that is written down though a longer
