@@ -2,6 +2,8 @@ package prompt
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -10,6 +12,30 @@ type Abilities struct {
 	System      bool // it has a system message at the head
 	ManySystems bool // and further ones, also in the middle
 	Tools       bool // it shows an assistant's tool calls and a tool's result
+	ToolList    bool // it shows the tools a model may call
+
+	// Efforts are the values of reasoning_effort that the template honours.
+	Efforts []string
+	// ThinkingSwitch is the boolean variable that turns reasoning off and on
+	// (enable_thinking, thinking), or empty.
+	ThinkingSwitch string
+}
+
+// NativeTools says that the template has its own format for tools, calls and
+// results, and not the generic one.
+func (a Abilities) NativeTools() bool { return a.ToolList && a.Tools }
+
+// Effort is the template variable, and its JSON value, that stands for a
+// reasoning_effort; not ok when the template knows none for it. "none" also
+// means reasoning turned off by the template's switch.
+func (a Abilities) Effort(effort string) (name, value string, ok bool) {
+	switch {
+	case slices.Contains(a.Efforts, effort):
+		return "reasoning_effort", strconv.Quote(effort), true
+	case effort == "none" && a.ThinkingSwitch != "":
+		return a.ThinkingSwitch, "false", true
+	}
+	return "", "", false
 }
 
 // Texts of the probes: plain words no template would write or test for.
@@ -53,7 +79,7 @@ func (t *Template) probe() (Abilities, error) {
 		shows([]Message{system, late, user}, probeSystem, probeLate, probeUser) &&
 		shows([]Message{system, user, reply, late, user}, probeSystem, probeLate, probeReply)
 	call := Message{Role: Assistant, ToolCalls: []ToolCall{{ID: "abcdefghi", Name: probeTool, Arguments: `{"key":"` + probeArg + `"}`}}}
-	result := Message{Role: Tool, Content: probeResult, ToolCallID: "abcdefghi", Name: probeTool}
+	result := Message{Role: ToolResult, Content: probeResult, ToolCallID: "abcdefghi", Name: probeTool}
 	a.Tools = shows([]Message{user, call, result}, probeTool, probeArg, probeResult)
 	return a, nil
 }
@@ -136,7 +162,7 @@ func toolsAsText(in []Message) []Message {
 			}
 			m.Content, m.ToolCalls = b.String(), nil
 			out, joined = append(out, m), false
-		case m.Role == Tool:
+		case m.Role == ToolResult:
 			name := m.Name
 			if name == "" {
 				name = names[m.ToolCallID]

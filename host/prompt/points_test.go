@@ -123,7 +123,7 @@ func TestRenderPoints_FollowTextThatIsMoved(t *testing.T) {
 
 	// Results of tools become text of a user message, with the words around them.
 	call := Message{Role: Assistant, ToolCalls: []ToolCall{{ID: "c", Name: "f", Arguments: "{}"}}}
-	got = renderPoints(t, compileT(t, chatmlDefaultSystem), cut(User, "q"), call, cut(Tool, "one•"), cut(Tool, "tw•o"), cut(User, "we•ll"))
+	got = renderPoints(t, compileT(t, chatmlDefaultSystem), cut(User, "q"), call, cut(ToolResult, "one•"), cut(ToolResult, "tw•o"), cut(User, "we•ll"))
 	require.Contains(t, got, "Result of the tool:\none•\n\nResult of the tool:\ntw•o\n\nwe•ll<|im_end|>")
 }
 

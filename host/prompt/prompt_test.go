@@ -198,7 +198,7 @@ func TestTemplate_ToolHistoryIsShownByEveryTemplate(t *testing.T) {
 	c := Conversation{Messages: []Message{
 		{Role: User, Content: "Which city?"},
 		{Role: Assistant, ToolCalls: []ToolCall{{ID: "c1", Name: "look_up", Arguments: `{"city":"Oslo","n":2}`}}},
-		{Role: Tool, ToolCallID: "c1", Content: "4217 <|im_end|>"},
+		{Role: ToolResult, ToolCallID: "c1", Content: "4217 <|im_end|>"},
 		{Role: User, Content: "Well?"},
 	}}
 	for name, text := range map[string]string{"tools": withTools, "chatml": chatmlDefaultSystem, "alternating": strictAlternating} {
