@@ -1,0 +1,184 @@
+package grammar
+
+import "slices"
+
+// A dfa reads a text one code point at a time and is always in one state. It is
+// what text rules are made of: written as rules, one a state, it keeps exactly
+// one way open through any text, and the engine's work for a token is the least.
+type dfa []dfaState
+
+// dfaState's edges have disjoint sets. State 0 is the first.
+type dfaState struct {
+	edges  []edge
+	accept bool // the text may end here
+}
+
+type edge struct {
+	on charset
+	to int
+}
+
+// trim drops the edges into states from which no text can end. It reports
+// whether the automaton accepts any text.
+func (d dfa) trim() bool {
+	from := make([][]int, len(d))
+	var queue []int
+	alive := make([]bool, len(d))
+	for i, s := range d {
+		for _, e := range s.edges {
+			from[e.to] = append(from[e.to], i)
+		}
+		if s.accept {
+			alive[i] = true
+			queue = append(queue, i)
+		}
+	}
+	for len(queue) > 0 {
+		last := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		for _, i := range from[last] {
+			if !alive[i] {
+				alive[i] = true
+				queue = append(queue, i)
+			}
+		}
+	}
+	for i := range d {
+		d[i].edges = slices.DeleteFunc(d[i].edges, func(e edge) bool { return !alive[e.to] || len(e.on) == 0 })
+	}
+	return len(d) > 0 && alive[0]
+}
+
+// A speller writes a set of characters as they stand in the answer: each
+// sequence of rules is one way, none empty.
+type speller func(charset) [][]Rule
+
+// plain writes characters as they are. The engine cannot match U+0000.
+func plain(s charset) [][]Rule {
+	if s = s.minus(charset{{0, 0}}); len(s) == 0 {
+		return nil
+	}
+	return [][]Rule{{s.rule()}}
+}
+
+// write makes rules of the automaton: what it reads, spelled, and then end. The
+// automaton must be trimmed.
+func (b *Builder) write(d dfa, spell speller, end Rule) Rule {
+	w := writer{b: b, d: d, spell: spell, end: compact([]Rule{end}),
+
+		uses: make([]int, len(d)), open: make([]bool, len(d)), names: make([]Rule, len(d)), alts: make([][][]Rule, len(d))}
+	for _, s := range d {
+		for _, e := range s.edges {
+			w.uses[e.to]++
+		}
+	}
+	w.visit(0)
+	if len(w.alts[0]) == 1 {
+		return b.Sequence(w.alts[0][0]...)
+	}
+	return w.rule(0)
+}
+
+// writer writes an automaton's states, those a state leads to first: states that
+// do the same from there on then have the same body, and the builder gives them
+// one name. Only a state that leads back to one still open needs a name early.
+type writer struct {
+	b     *Builder
+	d     dfa
+	spell speller
+	end   []Rule
+
+	uses  []int      // edges that lead to the state
+	open  []bool     // its visit has not ended
+	names []Rule     // "" as long as nothing refers to it
+	alts  [][][]Rule // its body, once visited
+}
+
+func (w *writer) visit(i int) {
+	w.open[i] = true
+	alts := [][]Rule{}
+	var ons []charset // what the alternatives begin with, before it is spelled
+	for _, e := range w.d[i].edges {
+		if w.b.err != nil {
+			return
+		}
+		if w.alts[e.to] == nil && !w.open[e.to] {
+			w.visit(e.to)
+		}
+		next := w.next(i, e.to)
+		if j := slices.IndexFunc(alts, func(seq []Rule) bool { return slices.Equal(seq, next) }); j >= 0 {
+			ons[j] = ons[j].union(e.on)
+		} else {
+			alts, ons = append(alts, next), append(ons, e.on)
+		}
+	}
+	w.open[i] = false
+	w.alts[i] = [][]Rule{}
+	for j, next := range alts {
+		for _, way := range w.spelled(ons[j]) {
+			w.alts[i] = append(w.alts[i], compact(append(way, next...)))
+		}
+	}
+	if w.d[i].accept {
+		w.alts[i] = append(w.alts[i], w.end)
+	}
+	if w.names[i] != "" {
+		w.b.define(w.names[i], w.alts[i]...)
+	}
+}
+
+// next is how state i goes on with state to.
+func (w *writer) next(i, to int) []Rule {
+	if i == to {
+		return []Rule{self}
+	}
+	if w.open[to] {
+		if w.names[to] == "" {
+			w.names[to] = w.b.declare("")
+		}
+		return []Rule{w.names[to]}
+	}
+	if alts := w.alts[to]; len(alts) == 1 && (w.uses[to] == 1 || len(alts[0]) <= 1) {
+		return alts[0]
+	}
+	return []Rule{w.rule(to)}
+}
+
+// spelled gives what is long a name.
+func (w *writer) spelled(on charset) [][]Rule {
+	ways := w.spell(on)
+	if len(body(ways)) > 40 {
+		return [][]Rule{{w.b.add(ways...)}}
+	}
+	return ways
+}
+
+// rule is the rule of a state that was visited.
+func (w *writer) rule(i int) Rule {
+	if w.names[i] == "" {
+		w.names[i] = w.b.add(w.alts[i]...)
+	}
+	return w.names[i]
+}
+
+// words is any one of the texts, as a tree of their letters.
+func (b *Builder) words(texts []string) Rule {
+	if len(texts) == 1 {
+		return b.Literal(texts[0])
+	}
+	d := dfa{{}}
+	for _, text := range texts {
+		at := 0
+		for _, c := range text {
+			i := slices.IndexFunc(d[at].edges, func(e edge) bool { return e.on[0].lo == c })
+			if i < 0 {
+				i = len(d[at].edges)
+				d[at].edges = append(d[at].edges, edge{charset{{c, c}}, len(d)})
+				d = append(d, dfaState{})
+			}
+			at = d[at].edges[i].to
+		}
+		d[at].accept = true
+	}
+	return b.write(d, plain, "")
+}

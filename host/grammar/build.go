@@ -1,0 +1,387 @@
+package grammar
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// start is the symbol a grammar begins with.
+const start = "root"
+
+// withDefaults fills what is zero.
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		SchemaBytes: cmp.Or(l.SchemaBytes, 64<<10),
+		Depth:       cmp.Or(l.Depth, 32),
+		Nodes:       cmp.Or(l.Nodes, 2000),
+		Enum:        cmp.Or(l.Enum, 1000),
+		Repeat:      cmp.Or(l.Repeat, 1000),
+		GrammarSize: cmp.Or(l.GrammarSize, 256<<10),
+	}
+}
+
+// A Builder makes rules and puts them together. It writes no parentheses and no
+// operators: whatever is not a literal or a class becomes a rule of its own, and
+// equal bodies become one rule, so that a grammar is as small as what it says.
+//
+// A failure, such as a grammar beyond Limits.GrammarSize, is remembered: from
+// then on the methods return the empty rule at once and Build returns the error.
+// That is how a hostile request costs no more than the limit.
+//
+// A Builder serves one grammar and one goroutine.
+type Builder struct {
+	limits Limits
+	rules  map[Rule]*rule
+	made   map[string]Rule // what was made before, by what it says
+	size   int             // bytes of all rules
+	err    *Error          // the first failure
+}
+
+// rule is a named rule: a choice of sequences.
+type rule struct {
+	alts     [][]Rule
+	defined  bool
+	nullable bool // matches the empty text
+}
+
+// NewBuilder returns an empty builder.
+func NewBuilder(l Limits) *Builder {
+	return &Builder{
+		limits: l.withDefaults(),
+		rules:  map[Rule]*rule{start: {}},
+		made:   map[string]Rule{},
+	}
+}
+
+// Literal is exactly this text. It must be valid UTF-8 and without U+0000, which
+// ends a token's text in the engine and never matches.
+func (b *Builder) Literal(text string) Rule {
+	if text == "" || b.err != nil {
+		return ""
+	}
+	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+		return b.fail("the text %.40q cannot stand in a grammar: it must be valid UTF-8 without U+0000", text)
+	}
+	if len(text) > b.limits.GrammarSize {
+		return b.tooLarge()
+	}
+	return quote(text)
+}
+
+// Sequence is the rules one after the other.
+func (b *Builder) Sequence(r ...Rule) Rule {
+	if seq := compact(r); len(seq) == 1 {
+		return seq[0]
+	} else if len(seq) > 1 {
+		return b.add(seq)
+	}
+	return ""
+}
+
+// Choice is any one of the rules. Literals among them become one tree of their
+// letters, so that the engine follows one of them instead of all.
+func (b *Builder) Choice(r ...Rule) Rule {
+	if len(r) == 0 {
+		return b.fail("a choice needs at least one rule")
+	}
+	var alts [][]Rule
+	var texts []string
+	for _, one := range r {
+		if text, ok := unquote(one); ok {
+			texts = append(texts, text)
+		} else {
+			alts = append(alts, compact([]Rule{one}))
+		}
+	}
+	if len(texts) > 0 {
+		tree := b.words(texts)
+		if len(alts) == 0 {
+			return tree
+		}
+		alts = append(alts, []Rule{tree})
+	}
+	if len(alts) == 1 && len(alts[0]) == 1 {
+		return alts[0][0]
+	}
+	return b.add(alts...)
+}
+
+// Repeat is r from least to most times; most < 0 means no bound.
+func (b *Builder) Repeat(r Rule, least, most int) Rule {
+	if b.err != nil || r == "" || most == 0 {
+		return ""
+	}
+	if least < 0 || most >= 0 && most < least {
+		return b.fail("a repetition from %d to %d times is not possible", least, most)
+	}
+	if n := max(least, most); n > b.limits.Repeat {
+		return b.fail("a repetition of %d is too large: at most %d is allowed", n, b.limits.Repeat)
+	}
+	if b.nullable(r) {
+		// Each turn may be empty, so any number of turns that are not will do; a
+		// loop over an empty turn would never end in the engine.
+		r, least = b.nonEmpty(r), 0
+		if r == "" {
+			return ""
+		}
+	}
+	return b.Sequence(b.times(r, least), b.upTo(r, most-least, most < 0, ""))
+}
+
+// Rule names a rule, for those who read the grammar. A name that is taken by
+// another body gets a number behind it.
+func (b *Builder) Rule(name string, body Rule) Rule {
+	if b.err != nil {
+		return ""
+	}
+	return b.once(name+" ::= "+string(body), func() Rule {
+		r := b.declare(name)
+		b.define(r, compact([]Rule{body}))
+		return r
+	})
+}
+
+// Build is the finished grammar: root and the rules it needs, in the order in
+// which they are first named. Any failure so far is its error.
+func (b *Builder) Build(root Rule) (string, error) {
+	var out strings.Builder
+	seen := map[Rule]bool{start: true}
+	queue := []Rule{start}
+	altsOf := func(r Rule) [][]Rule {
+		if r == start {
+			return [][]Rule{compact([]Rule{root})}
+		}
+		return b.rules[r].alts
+	}
+	for len(queue) > 0 && b.err == nil {
+		r := queue[0]
+		queue = queue[1:]
+		alts := altsOf(r)
+		out.WriteString(string(r) + " ::= " + body(alts) + "\n")
+		if out.Len() > b.limits.GrammarSize {
+			b.tooLarge()
+		}
+		for _, seq := range alts {
+			for _, item := range seq {
+				for _, name := range references(item) {
+					if seen[name] {
+						continue
+					}
+					seen[name] = true
+					if known := b.rules[name]; known == nil || !known.defined {
+						b.fail("the rule %s is not defined", name)
+						continue
+					}
+					queue = append(queue, name)
+				}
+			}
+		}
+	}
+	if b.err != nil {
+		return "", b.err
+	}
+	return out.String(), nil
+}
+
+// declare reserves a name, for a rule that refers to itself; define gives it its
+// body. An empty hint takes a short name.
+func (b *Builder) declare(hint string) Rule {
+	name := strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-':
+			return c
+		case c >= 'A' && c <= 'Z':
+			return c + 'a' - 'A'
+		}
+		return '-'
+	}, hint)
+	if len(name) > 40 {
+		name = name[:40]
+	}
+	if name == "" {
+		name = "r" + strconv.Itoa(len(b.rules))
+	}
+	r := Rule(name)
+	for i := 2; b.rules[r] != nil; i++ {
+		r = Rule(name + "-" + strconv.Itoa(i))
+	}
+	b.rules[r] = &rule{}
+	return r
+}
+
+func (b *Builder) define(r Rule, alts ...[]Rule) {
+	if b.err != nil {
+		return
+	}
+	own := make([][]Rule, len(alts))
+	for i, seq := range alts {
+		own[i] = slices.Clone(seq)
+		for j, item := range seq {
+			if item == self {
+				own[i][j] = r
+			}
+		}
+	}
+	d := b.rules[r]
+	d.alts, d.defined = own, true
+	d.nullable = slices.ContainsFunc(own, b.allNullable)
+	if b.size += len(r) + len(" ::= \n") + len(body(own)); b.size > b.limits.GrammarSize {
+		b.tooLarge()
+	}
+}
+
+// self stands in a body for the rule itself. It is no rule's name: names have no @.
+const self Rule = "@"
+
+// add is the rule of these alternatives, a new one if there is none yet.
+func (b *Builder) add(alts ...[]Rule) Rule {
+	if b.err != nil {
+		return ""
+	}
+	alts = distinct(alts)
+	return b.once(body(alts), func() Rule {
+		r := b.declare("")
+		b.define(r, alts...)
+		return r
+	})
+}
+
+// once is the rule that make returned when it was first called for this key.
+func (b *Builder) once(key string, make func() Rule) Rule {
+	if r, ok := b.made[key]; ok {
+		return r
+	}
+	r := make()
+	b.made[key] = r
+	return r
+}
+
+// times is r exactly n times, by doubling: x4 is x2 x2.
+func (b *Builder) times(r Rule, n int) Rule {
+	if isLiteral(r) && len(r)*n > b.limits.GrammarSize {
+		return b.tooLarge()
+	}
+	if n <= 4 {
+		return b.Sequence(slices.Repeat([]Rule{r}, n)...)
+	}
+	half := b.times(r, n/2)
+	return b.Sequence(half, half, b.times(r, n%2))
+}
+
+// upTo is r at most n times, or any number of times, and then end. Every count
+// is a rule, and one text has one way through them; the rules of smaller counts
+// are shared.
+func (b *Builder) upTo(r Rule, n int, unbounded bool, end Rule) Rule {
+	if unbounded {
+		return b.add([]Rule{r, self}, compact([]Rule{end}))
+	}
+	rest := end
+	for range n {
+		rest = b.add(compact([]Rule{r, rest}), compact([]Rule{end}))
+	}
+	return rest
+}
+
+// nonEmpty is r without the empty text; "" when r is nothing but the empty text.
+func (b *Builder) nonEmpty(r Rule) Rule {
+	if !b.nullable(r) {
+		return r
+	}
+	d := b.rules[r]
+	if d == nil {
+		return ""
+	}
+	var alts [][]Rule
+	for _, seq := range d.alts {
+		// The first item that is not empty stands at any place that only items
+		// that may be empty precede.
+		for i, item := range seq {
+			if first := b.nonEmpty(item); first != "" {
+				alts = append(alts, compact(append([]Rule{first}, seq[i+1:]...)))
+			}
+			if !b.nullable(item) {
+				break
+			}
+		}
+	}
+	if len(alts) == 0 {
+		return ""
+	}
+	return b.add(alts...)
+}
+
+func (b *Builder) allNullable(seq []Rule) bool {
+	return !slices.ContainsFunc(seq, func(r Rule) bool { return !b.nullable(r) })
+}
+
+// nullable tells whether the rule matches the empty text.
+func (b *Builder) nullable(r Rule) bool {
+	if d := b.rules[r]; d != nil {
+		return d.nullable
+	}
+	return r == "" || r == `""`
+}
+
+// fail remembers the first failure and returns the empty rule.
+func (b *Builder) fail(format string, args ...any) Rule {
+	if b.err == nil {
+		b.err = &Error{Message: fmt.Sprintf(format, args...)}
+	}
+	return ""
+}
+
+func (b *Builder) tooLarge() Rule {
+	return b.fail("the grammar would have more than %d bytes", b.limits.GrammarSize)
+}
+
+// compact drops empty rules and makes literals that meet one literal.
+func compact(r []Rule) []Rule {
+	var seq []Rule
+	for _, one := range r {
+		if one == "" || one == `""` {
+			continue
+		}
+		if n := len(seq); n > 0 && isLiteral(seq[n-1]) && isLiteral(one) {
+			seq[n-1] = seq[n-1][:len(seq[n-1])-1] + one[1:]
+		} else {
+			seq = append(seq, one)
+		}
+	}
+	return seq
+}
+
+func distinct(alts [][]Rule) [][]Rule {
+	var out [][]Rule
+	for _, seq := range alts {
+		if !slices.ContainsFunc(out, func(other []Rule) bool { return slices.Equal(other, seq) }) {
+			out = append(out, seq)
+		}
+	}
+	return out
+}
+
+// body is the text of a rule. The empty sequence is written as the empty
+// literal: llama.cpp takes what follows a bare | at a line's end for its
+// continuation.
+func body(alts [][]Rule) string {
+	var out strings.Builder
+	for i, seq := range alts {
+		if i > 0 {
+			out.WriteString(" | ")
+		}
+		for j, item := range seq {
+			if j > 0 {
+				out.WriteByte(' ')
+			}
+			out.WriteString(string(item))
+		}
+		if len(seq) == 0 {
+			out.WriteString(`""`)
+		}
+	}
+	return out.String()
+}
