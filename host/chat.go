@@ -39,11 +39,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) newSink(w http.ResponseWriter, j *job) sink {
 	if j.req.Stream {
-		out := newStreamSink(w, j, s.o.WriteTimeout)
-		if s.o.LogPrompts {
-			out.answered = new(strings.Builder)
-		}
-		return out
+		return newStreamSink(w, j, s.o.WriteTimeout)
 	}
 	return newAnswerSink(w, j, s.o.WriteTimeout)
 }

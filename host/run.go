@@ -3,24 +3,27 @@ package host
 import (
 	"context"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
+	"thoth/host/dialect"
 	"thoth/host/openai"
 	"thoth/liquid"
 	"thoth/station/wire"
 )
 
-// sink turns the frames of a job's choices into what the client sees. One
-// goroutine calls it.
+// sink turns what a job's choices hold into what the client sees. One goroutine
+// calls it.
 type sink interface {
-	frame(choice int, f *wire.Frame) // with tokens or text
-	done(choice int, d *wire.Done)   // the choice has ended
-	flush()                          // nothing more is there for now
-	ping()                           // nothing was there for a while
-	end()                            // all choices have ended
-	fail(e *openai.Error)            // instead of end
-	broken() error                   // the client cannot be written to
+	open(choice int) // its first token is there, or its end; may come again
+	write(choice int, e dialect.Event, lp *openai.ChoiceLogprobs)
+	done(choice int, finish string) // the choice has ended
+	flush() (sent bool)             // nothing more is there for now
+	ping()                          // nothing was sent for a while
+	end()                           // all choices have ended
+	fail(e *openai.Error)           // instead of end
+	broken() error                  // the client cannot be written to
 }
 
 // event is what one choice's goroutine hands over.
@@ -125,12 +128,18 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 	silence := time.NewTimer(s.o.PrefillTimeout)
 	defer silence.Stop()
 	limit := s.o.PrefillTimeout
+	choices := s.choices(j, n, out)
+	if raw := choices[0].raw; raw != nil {
+		defer func() { j.rec.answered = raw.String() }() // a broken answer too
+	}
 	for len(j.ended) < n {
 		var ev event
 		select {
 		case ev = <-events:
 		default:
-			out.flush()
+			if out.flush() {
+				ping.beat()
+			}
 			if err := out.broken(); err != nil {
 				return openai.NewError(openai.CodeCancelled, "", "the client cannot be written to: %s", err)
 			}
@@ -162,23 +171,35 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 				j.rec.ttft = time.Since(j.rec.arrived)
 				limit = s.o.TokenTimeout
 			}
-			ping.beat()
 		}
 		silence.Reset(limit)
 		switch ev.frame.Type {
 		case wire.FrameText:
-			out.frame(ev.choice, ev.frame)
+			choices[ev.choice].frame(ev.frame)
 		case wire.FrameDone:
 			if ev.frame.Done == nil {
 				return openai.NewError(openai.CodeInternal, "", "the station ended an answer without saying why")
 			}
 			j.ended = append(j.ended, ev.frame.Done)
+			choices[ev.choice].done(ev.frame.Done)
 			j.rec.usage, j.rec.outcome = j.usage(), j.outcome()
-			out.done(ev.choice, ev.frame.Done)
 		}
 	}
 	out.end()
 	return nil
+}
+
+// choices makes the n choices of a job; the first one's text is logged where
+// prompts are.
+func (s *Server) choices(j *job, n int, out sink) []choice {
+	all := make([]choice, n)
+	for i := range all {
+		all[i].out, all[i].index = out, i
+	}
+	if s.o.LogPrompts {
+		all[0].raw = new(strings.Builder)
+	}
+	return all
 }
 
 // retryAfter guesses when a place may be free: a second per request ahead of

@@ -3,11 +3,10 @@ package host
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
+	"thoth/host/dialect"
 	"thoth/host/openai"
-	"thoth/station/wire"
 )
 
 // streamSink writes an event stream.
@@ -27,12 +26,6 @@ type streamSink struct {
 	begun  bool              // the header is out
 	told   map[string]string // our headers in it, and those left to the trailers
 	err    error             // of a write; the client is gone or does not read
-
-	// pending holds log-probabilities that came without text: a token may hold
-	// half a character.
-	pending [][]wire.TokenLogprob
-
-	answered *strings.Builder // the first choice's text for the log; nil: not logged
 }
 
 var _ sink = (*streamSink)(nil)
@@ -40,44 +33,39 @@ var _ sink = (*streamSink)(nil)
 func newStreamSink(w http.ResponseWriter, j *job, timeout time.Duration) *streamSink {
 	n := j.req.Choices()
 	return &streamSink{w: w, rc: http.NewResponseController(w), j: j, timeout: timeout,
-		enc: openai.NewEncoder(j.head, j.req.IncludeUsage()), opened: make([]bool, n), pending: make([][]wire.TokenLogprob, n)}
+		enc: openai.NewEncoder(j.head, j.req.IncludeUsage()), opened: make([]bool, n)}
 }
 
-func (s *streamSink) frame(i int, f *wire.Frame) {
-	s.open(i)
-	if len(f.Logprobs) > 0 && (f.Text == "" || len(s.pending[i]) > 0) {
-		s.pending[i] = append(s.pending[i], f.Logprobs...)
+// open writes the choice's first event.
+func (s *streamSink) open(i int) {
+	if !s.opened[i] {
+		s.opened[i] = true
+		s.buf = s.enc.Role(s.buf, i)
 	}
-	if f.Text == "" {
-		return
-	}
-	if i == 0 && s.answered != nil {
-		s.answered.WriteString(f.Text)
-	}
-	var lp *openai.ChoiceLogprobs
-	switch {
-	case len(s.pending[i]) > 0:
-		lp, s.pending[i] = openai.Logprobs(s.pending[i]), nil
-	case len(f.Logprobs) > 0:
-		lp = openai.Logprobs(f.Logprobs)
-	}
-	s.buf = s.enc.Text(s.buf, i, f.Text, lp)
 }
 
-func (s *streamSink) done(i int, d *wire.Done) {
-	s.open(i)
-	if len(s.pending[i]) > 0 {
-		s.buf = s.enc.Text(s.buf, i, "", openai.Logprobs(s.pending[i]))
+func (s *streamSink) write(i int, e dialect.Event, lp *openai.ChoiceLogprobs) {
+	switch e.Kind {
+	case dialect.Content:
+		s.buf = s.enc.Text(s.buf, i, e.Text, lp)
+	case dialect.Reasoning:
+		s.buf = s.enc.Reasoning(s.buf, i, e.Text, lp)
+	case dialect.Call:
+		s.buf = s.enc.Call(s.buf, i, e.Index, e.ID, e.Name, lp)
+	case dialect.Arguments:
+		s.buf = s.enc.Arguments(s.buf, i, e.Index, e.Text, lp)
 	}
+}
+
+func (s *streamSink) done(i int, finish string) {
 	var g *openai.Gnosis
 	if len(s.j.ended) == len(s.opened) && !s.j.req.IncludeUsage() {
 		g = s.j.gnosis()
 	}
-	s.buf = s.enc.Finish(s.buf, i, openai.FinishReason(d.Reason), g)
+	s.buf = s.enc.Finish(s.buf, i, finish, g)
 }
 
 func (s *streamSink) end() {
-	s.note()
 	defer s.trail()
 	if s.j.req.IncludeUsage() {
 		s.buf = s.enc.Usage(s.buf, s.j.usage(), s.j.gnosis())
@@ -91,15 +79,7 @@ func (s *streamSink) ping() {
 	s.flush()
 }
 
-// note gives the log what was answered, a broken answer too.
-func (s *streamSink) note() {
-	if s.answered != nil {
-		s.j.rec.answered = s.answered.String()
-	}
-}
-
 func (s *streamSink) fail(e *openai.Error) {
-	s.note()
 	if !s.begun && len(s.buf) == 0 {
 		openai.WriteError(s.w, e)
 		return
@@ -109,9 +89,9 @@ func (s *streamSink) fail(e *openai.Error) {
 	s.trail()
 }
 
-func (s *streamSink) flush() {
+func (s *streamSink) flush() bool {
 	if len(s.buf) == 0 || s.err != nil {
-		return
+		return false
 	}
 	if !s.begun {
 		s.begun = true
@@ -128,17 +108,10 @@ func (s *streamSink) flush() {
 		s.err = s.rc.Flush()
 	}
 	s.buf = s.buf[:0]
+	return true
 }
 
 // trail leaves as trailers what the header could not tell.
 func (s *streamSink) trail() { trail(s.w.Header(), s.told, s.j.outcome()) }
 
 func (s *streamSink) broken() error { return s.err }
-
-// open writes the choice's first event.
-func (s *streamSink) open(i int) {
-	if !s.opened[i] {
-		s.opened[i] = true
-		s.buf = s.enc.Role(s.buf, i)
-	}
-}

@@ -98,7 +98,11 @@ func marked(role string, texts ...string) string {
 		}
 		parts = append(parts, part+"}")
 	}
-	return `{"role":"` + role + `","content":[` + strings.Join(parts, ",") + `]}`
+	id := ""
+	if role == "tool" {
+		id = `"tool_call_id":"c",`
+	}
+	return `{"role":"` + role + `",` + id + `"content":[` + strings.Join(parts, ",") + `]}`
 }
 
 func decodeMessages(messages ...string) (*ChatRequest, *Error) {
@@ -106,12 +110,13 @@ func decodeMessages(messages ...string) (*ChatRequest, *Error) {
 }
 
 func TestDecodeChat_BreakpointsAreWhereTheirPartsEnd(t *testing.T) {
+	call := `{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]}`
 	for _, role := range []string{"system", "developer", "user", "assistant", "tool"} {
-		r, err := decodeMessages(marked(role, "ab|", "cé", "|", "d|"), marked("user", "x"))
+		r, err := decodeMessages(call, marked(role, "ab|", "cé", "|", "d|"), marked("user", "x"))
 		require.Nil(t, err, "%s: %v", role, err)
-		require.Equal(t, "abcéd", r.Messages[0].Content.Text)
-		require.Equal(t, []int{2, 5, 6}, r.Messages[0].Content.Breakpoints, role)
-		require.Nil(t, r.Messages[1].Content.Breakpoints)
+		require.Equal(t, "abcéd", r.Messages[1].Content.Text)
+		require.Equal(t, []int{2, 5, 6}, r.Messages[1].Content.Breakpoints, role)
+		require.Nil(t, r.Messages[2].Content.Breakpoints)
 		require.Equal(t, CacheControl{}, r.Cache(), "breakpoints alone ask for no lifetime")
 	}
 }

@@ -65,10 +65,14 @@ func narrow(f *float64) *float32 {
 	return &n
 }
 
-// FinishReason is the public word for why an answer ended.
-func FinishReason(r wire.Reason) string {
-	if r == wire.ReasonLength {
+// FinishReason is the public word for why an answer ended; called tells that it
+// made a call, and that its last one is whole.
+func FinishReason(r wire.Reason, called bool) string {
+	switch {
+	case r == wire.ReasonLength:
 		return "length"
+	case called:
+		return "tool_calls"
 	}
 	return "stop"
 }

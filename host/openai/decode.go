@@ -22,7 +22,7 @@ func DecodeChat(body []byte, l Limits) (*ChatRequest, *Error) {
 	}
 	r := new(ChatRequest)
 	if err := json.Unmarshal(body, r); err != nil {
-		return nil, decodeError(err)
+		return nil, decodeError("", err)
 	}
 	if err := r.validate(l); err != nil {
 		return nil, err
@@ -57,14 +57,22 @@ func depth(b []byte) int {
 	return deepest
 }
 
-// decodeError words a decoder's error for the client: the field's path, and
-// what is allowed there. The library's own text never leaves.
-func decodeError(err error) *Error {
+// decodeAt decodes a part of the body that was kept as text; at is its path.
+func decodeAt(at string, v jsontext.Value, into any) *Error {
+	if err := json.Unmarshal(v, into); err != nil {
+		return decodeError(at, err)
+	}
+	return nil
+}
+
+// decodeError words a decoder's error for the client: the field's path, below
+// at, and what is allowed there. The library's own text never leaves.
+func decodeError(at string, err error) *Error {
 	var sem *json.SemanticError
 	var syn *jsontext.SyntacticError
 	// A syntax error met by one of our decoders comes wrapped in a semantic one.
 	if errors.As(err, &syn) {
-		path := fieldPath(syn.JSONPointer)
+		path := below(at, syn.JSONPointer)
 		switch {
 		case errors.Is(err, jsontext.ErrDuplicateName):
 			return NewError(CodeInvalidJSON, path, "the name %q appears twice in one object", clip(path))
@@ -74,7 +82,7 @@ func decodeError(err error) *Error {
 		return NewError(CodeInvalidJSON, path, "the body is not valid JSON (at byte %d)", syn.ByteOffset)
 	}
 	if errors.As(err, &sem) {
-		path := fieldPath(sem.JSONPointer)
+		path := below(at, sem.JSONPointer)
 		for _, own := range []error{errInteger, errIntegerSize, errStop, errContent, errArguments} {
 			if errors.Is(err, own) {
 				return NewError(CodeInvalidType, path, "%s %s", path, own)
@@ -88,10 +96,11 @@ func decodeError(err error) *Error {
 	return NewError(CodeInvalidJSON, "", "the body is not valid JSON")
 }
 
-// fieldPath writes a JSON pointer the way OpenAI names a parameter:
-// messages[0].content.
-func fieldPath(p jsontext.Pointer) string {
+// below writes a JSON pointer the way OpenAI names a parameter:
+// messages[0].content. It starts at the path at.
+func below(at string, p jsontext.Pointer) string {
 	var b strings.Builder
+	b.WriteString(at)
 	for tok := range p.Tokens() {
 		if _, err := strconv.Atoi(tok); err == nil {
 			fmt.Fprintf(&b, "[%s]", tok)

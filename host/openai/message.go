@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -184,6 +185,33 @@ func (m *Message) validate(i int) *Error {
 		if err := m.ToolCalls[j].validate(fmt.Sprintf("%s.tool_calls[%d]", path, j)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// answers checks that a tool's result has its call before it, and notes the
+// calls that m makes. A call may stay unanswered: clients trim their histories,
+// and some let the user speak in between.
+func (m *Message) answers(i int, calls map[string]bool) *Error {
+	for j, t := range m.ToolCalls {
+		at := fmt.Sprintf("messages[%d].tool_calls[%d].id", i, j)
+		if t.ID == "" {
+			return NewError(CodeMissing, at, "%s is missing: the tool's result names its call by it", at)
+		}
+		if slices.ContainsFunc(m.ToolCalls[:j], func(o ToolCall) bool { return o.ID == t.ID }) {
+			return NewError(CodeInvalidValue, at, "%s is %q, as that of a call before it: each call of a message needs its own", at, clip(t.ID))
+		}
+		calls[t.ID] = true
+	}
+	if Role(*m.Role) != RoleTool {
+		return nil
+	}
+	at := fmt.Sprintf("messages[%d].tool_call_id", i)
+	switch {
+	case m.ToolCallID == "":
+		return NewError(CodeMissing, at, "%s is missing: a tool message names the call it answers", at)
+	case !calls[m.ToolCallID]:
+		return NewError(CodeInvalidValue, at, "%s is %q: no assistant message before it has a tool call with this id", at, clip(m.ToolCallID))
 	}
 	return nil
 }

@@ -62,29 +62,22 @@ func TestDecodeChat_RefusesByFieldName(t *testing.T) {
 		`"stop":5`:                                 {"stop", CodeInvalidType},
 		`"stop":[5]`:                               {"stop[0]", CodeInvalidType},
 		`"stop":""`:                                {"stop", CodeInvalidValue},
-		`"stop":"` + strings.Repeat("x", 1025) + `"`:           {"stop", CodeInvalidValue},
-		`"stop":[` + strings.Repeat(`"x",`, 16) + `"y"]`:       {"stop", CodeInvalidValue},
-		`"logit_bias":{"abc":1}`:                               {"logit_bias", CodeInvalidValue},
-		`"logit_bias":{"1000":1}`:                              {"logit_bias", CodeInvalidValue},
-		`"logit_bias":{"5":1000}`:                              {"logit_bias", CodeInvalidValue},
-		`"logit_bias":[1]`:                                     {"logit_bias", CodeInvalidType},
-		`"top_logprobs":3`:                                     {"top_logprobs", CodeInvalidValue},
-		`"logprobs":true,"top_logprobs":21`:                    {"top_logprobs", CodeInvalidValue},
-		`"tools":[{"type":"function"}]`:                        {"tools", CodeUnsupported},
-		`"tool_choice":"required"`:                             {"tool_choice", CodeUnsupported},
-		`"tool_choice":{"type":"function"}`:                    {"tool_choice", CodeUnsupported},
-		`"functions":[{}]`:                                     {"functions", CodeUnsupported},
-		`"response_format":{"type":"json_object"}`:             {"response_format", CodeUnsupported},
-		`"response_format":{"type":"json_schema","schema":{}}`: {"response_format", CodeUnsupported},
-		`"response_format":{"type":"yaml"}`:                    {"response_format.type", CodeInvalidValue},
-		`"response_format":"json"`:                             {"response_format", CodeInvalidType},
-		`"modalities":["text","audio"]`:                        {"modalities", CodeUnsupported},
-		`"prediction":{"type":"content"}`:                      {"prediction", CodeUnsupported},
-		`"web_search_options":{}`:                              {"web_search_options", CodeUnsupported},
-		`"chat_template":"x"`:                                  {"chat_template", CodeUnsupported},
-		`"chat_template_kwargs":5`:                             {"chat_template_kwargs", CodeInvalidType},
-		`"reasoning_effort":"extreme"`:                         {"reasoning_effort", CodeInvalidValue},
-		`"max_tokens":3,"max_tokens":4`:                        {"max_tokens", CodeInvalidJSON},
+		`"stop":"` + strings.Repeat("x", 1025) + `"`:     {"stop", CodeInvalidValue},
+		`"stop":[` + strings.Repeat(`"x",`, 16) + `"y"]`: {"stop", CodeInvalidValue},
+		`"logit_bias":{"abc":1}`:                         {"logit_bias", CodeInvalidValue},
+		`"logit_bias":{"1000":1}`:                        {"logit_bias", CodeInvalidValue},
+		`"logit_bias":{"5":1000}`:                        {"logit_bias", CodeInvalidValue},
+		`"logit_bias":[1]`:                               {"logit_bias", CodeInvalidType},
+		`"top_logprobs":3`:                               {"top_logprobs", CodeInvalidValue},
+		`"logprobs":true,"top_logprobs":21`:              {"top_logprobs", CodeInvalidValue},
+		`"functions":[{}]`:                               {"functions", CodeUnsupported},
+		`"modalities":["text","audio"]`:                  {"modalities", CodeUnsupported},
+		`"prediction":{"type":"content"}`:                {"prediction", CodeUnsupported},
+		`"web_search_options":{}`:                        {"web_search_options", CodeUnsupported},
+		`"chat_template":"x"`:                            {"chat_template", CodeUnsupported},
+		`"chat_template_kwargs":5`:                       {"chat_template_kwargs", CodeInvalidType},
+		`"reasoning_effort":"extreme"`:                   {"reasoning_effort", CodeInvalidValue},
+		`"max_tokens":3,"max_tokens":4`:                  {"max_tokens", CodeInvalidJSON},
 	} {
 		_, err := decode(t, fields)
 		require.NotNil(t, err, fields)
@@ -119,6 +112,8 @@ func TestDecodeChat_RefusesMessagesByPath(t *testing.T) {
 		msg(`{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f","arguments":"[1]"}}]}`):                    "messages[0].tool_calls[0].function.arguments",
 		msg(`{"role":"user","content":"x","tool_calls":[{"id":"1","function":{"name":"f"}}]}`):                             "messages[0].tool_calls",
 		msg(`{"role":"user","content":"cut \ud83d"}`):                                                                      "messages[0].content",
+		msg(`{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f","arguments":"{\"a\":\"\\ud83d\"}"}}]}`):    "messages[0].tool_calls[0].function.arguments",
+		msg(`{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f","arguments":"\ud83d"}}]}`):                 "messages[0].tool_calls[0].function.arguments",
 		msg("{\"role\":\"user\",\"content\":\"\xff\xfe\"}"):                                                                "messages[0].content",
 	} {
 		_, err := DecodeChat([]byte(body), Limits{})
@@ -131,9 +126,9 @@ func TestDecodeChat_RefusesMessagesByPath(t *testing.T) {
 
 func TestDecodeChat_ContentFormsAreOne(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"role":"user","content":"My code is K-77."}`:                                                    "My code is K-77.",
-		`{"role":"tool","content":[{"type":"text","text":"My code is "},{"type":"text","text":"K-77."}]}`: "My code is K-77.",
-		`{"role":"assistant","content":null,"reasoning":null}`:                                            "",
+		`{"role":"user","content":"My code is K-77."}`:                                                      "My code is K-77.",
+		`{"role":"system","content":[{"type":"text","text":"My code is "},{"type":"text","text":"K-77."}]}`: "My code is K-77.",
+		`{"role":"assistant","content":null,"reasoning":null}`:                                              "",
 		`{"role":"assistant"}`:                            "",
 		`{"role":"user","content":[]}`:                    "",
 		`{"role":"user","content":"\ud83d\ude00 \u0000"}`: "😀 \x00",
@@ -184,7 +179,8 @@ func TestEncoder_EqualsTheGeneralForm(t *testing.T) {
 	lp := Logprobs([]wire.TokenLogprob{{ID: 1, Bytes: []byte("h\xf0"), Logprob: float32(math.Inf(-1)), Top: []wire.TokenLogprob{{Bytes: []byte("x"), Logprob: -1}}}})
 	stop, text, empty := "stop", "<a> \"q\" \u2028 😀\n\\", ""
 	g := &Gnosis{LiquidMemory: "disabled", Path: "native"}
-	u := Usage{PromptTokens: 3}
+	u := Usage{PromptTokens: 3, CompletionDetails: &CompletionDetails{ReasoningTokens: 2}}
+	two := 2
 	for _, withUsage := range []bool{false, true} {
 		e := NewEncoder(head, withUsage)
 		h := head
@@ -196,6 +192,9 @@ func TestEncoder_EqualsTheGeneralForm(t *testing.T) {
 			{e.Role(nil, 0), Chunk{Head: h, Choices: []ChunkChoice{{Delta: Delta{Role: "assistant", Content: &empty}}}}},
 			{e.Text(nil, 3, text, nil), Chunk{Head: h, Choices: []ChunkChoice{{Index: 3, Delta: Delta{Content: &text}}}}},
 			{e.Text(nil, 0, text, lp), Chunk{Head: h, Choices: []ChunkChoice{{Delta: Delta{Content: &text}, Logprobs: lp}}}},
+			{e.Reasoning(nil, 1, text, lp), Chunk{Head: h, Choices: []ChunkChoice{{Index: 1, Delta: Delta{ReasoningContent: &text}, Logprobs: lp}}}},
+			{e.Call(nil, 1, 2, "call_x", "get", nil), Chunk{Head: h, Choices: []ChunkChoice{{Index: 1, Delta: Delta{ToolCalls: []AnswerCall{{Index: &two, ID: "call_x", Type: "function", Function: AnswerFunction{Name: "get"}}}}}}}},
+			{e.Arguments(nil, 0, 2, text, lp), Chunk{Head: h, Choices: []ChunkChoice{{Delta: Delta{ToolCalls: []AnswerCall{{Index: &two, Function: AnswerFunction{Arguments: text}}}}, Logprobs: lp}}}},
 			{e.Finish(nil, 1, stop, g), Chunk{Head: h, Choices: []ChunkChoice{{Index: 1, FinishReason: &stop}}, Gnosis: g}},
 			{e.Usage(nil, u, g), Chunk{Head: h, Choices: []ChunkChoice{}, Usage: &u, Gnosis: g}},
 		} {

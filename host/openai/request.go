@@ -36,8 +36,23 @@ type ChatRequest struct {
 	// IgnoreEOS goes on past the end of the turn, up to the cap: for benchmarks.
 	IgnoreEOS bool `json:"ignore_eos"`
 
-	// Variables of the chat template. ReasoningEffort becomes the variable
-	// reasoning_effort, which few templates read.
+	// Tools the model may call, and the form its text must have. The fields as
+	// they came; [DecodeChat] makes Tools, Choice and Format of them.
+	RawTools          jsontext.Value `json:"tools"`
+	RawToolChoice     jsontext.Value `json:"tool_choice"`
+	ParallelToolCalls *bool          `json:"parallel_tool_calls"`
+	RawResponseFormat jsontext.Value `json:"response_format"`
+	Grammar           *string        `json:"grammar"`
+	GuidedJSON        jsontext.Value `json:"guided_json"`
+	GuidedRegex       *string        `json:"guided_regex"`
+	GuidedChoice      []string       `json:"guided_choice"`
+
+	Tools  []Tool     `json:"-"`
+	Choice ToolChoice `json:"-"`
+	Format Format     `json:"-"`
+
+	// Variables of the chat template. ReasoningEffort is for templates that know
+	// one, or a switch for thinking.
 	ChatTemplateKwargs jsontext.Value `json:"chat_template_kwargs"`
 	ReasoningEffort    *string        `json:"reasoning_effort"`
 
@@ -49,26 +64,19 @@ type ChatRequest struct {
 	CacheSalt            *string       `json:"cache_salt"`
 
 	// Known, and allowed only in the form that asks for nothing.
-	Tools          jsontext.Value `json:"tools"`
-	ToolChoice     jsontext.Value `json:"tool_choice"`
-	Functions      jsontext.Value `json:"functions"`
-	FunctionCall   jsontext.Value `json:"function_call"`
-	ResponseFormat jsontext.Value `json:"response_format"`
-	Modalities     jsontext.Value `json:"modalities"`
-	Audio          jsontext.Value `json:"audio"`
-	Prediction     jsontext.Value `json:"prediction"`
-	WebSearch      jsontext.Value `json:"web_search_options"`
-	Verbosity      jsontext.Value `json:"verbosity"`
+	Functions    jsontext.Value `json:"functions"`
+	FunctionCall jsontext.Value `json:"function_call"`
+	Modalities   jsontext.Value `json:"modalities"`
+	Audio        jsontext.Value `json:"audio"`
+	Prediction   jsontext.Value `json:"prediction"`
+	WebSearch    jsontext.Value `json:"web_search_options"`
+	Verbosity    jsontext.Value `json:"verbosity"`
 
 	// Extensions of other servers that would change the prompt or the answer.
 	ChatTemplate       jsontext.Value `json:"chat_template"`
 	ContinueFinal      jsontext.Value `json:"continue_final_message"`
 	AddGeneration      jsontext.Value `json:"add_generation_prompt"`
-	Grammar            jsontext.Value `json:"grammar"`
 	JSONSchema         jsontext.Value `json:"json_schema"`
-	GuidedJSON         jsontext.Value `json:"guided_json"`
-	GuidedRegex        jsontext.Value `json:"guided_regex"`
-	GuidedChoice       jsontext.Value `json:"guided_choice"`
 	GuidedGrammar      jsontext.Value `json:"guided_grammar"`
 	RepetitionPenalty  jsontext.Value `json:"repetition_penalty"`
 	MinTokens          jsontext.Value `json:"min_tokens"`
@@ -87,6 +95,11 @@ func (r *ChatRequest) Choices() int {
 		return 1
 	}
 	return int(*r.N)
+}
+
+// Parallel is parallel_tool_calls, true when absent.
+func (r *ChatRequest) Parallel() bool {
+	return r.ParallelToolCalls == nil || *r.ParallelToolCalls
 }
 
 // IncludeUsage tells whether a stream ends with a usage chunk.

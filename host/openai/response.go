@@ -43,19 +43,49 @@ type Choice struct {
 	FinishReason string          `json:"finish_reason"`
 }
 
-// AnswerMessage is the assistant's message; Content is never null.
+// AnswerMessage is the assistant's message. Content is null only beside calls.
 type AnswerMessage struct {
-	Role    string  `json:"role"`
-	Content string  `json:"content"`
-	Refusal *string `json:"refusal"`
+	Role             string       `json:"role"`
+	Content          *string      `json:"content"`
+	Refusal          *string      `json:"refusal"`
+	ReasoningContent string       `json:"reasoning_content,omitempty"`
+	ToolCalls        []AnswerCall `json:"tool_calls,omitempty"`
 }
+
+// AnswerCall is a call the model made. In a stream's chunk it has an Index and
+// only what is new.
+type AnswerCall struct {
+	Index    *int           `json:"index,omitempty"`
+	ID       string         `json:"id,omitempty"`
+	Type     string         `json:"type,omitempty"`
+	Function AnswerFunction `json:"function"`
+}
+
+// AnswerFunction names the function; Arguments is the text of a JSON object.
+type AnswerFunction struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
+}
+
+// NewAnswerCall opens a call.
+func NewAnswerCall(id, name string) AnswerCall {
+	return AnswerCall{ID: id, Type: typeFunction, Function: AnswerFunction{Name: name}}
+}
+
+const typeFunction = "function"
 
 // Usage counts tokens; prompt tokens count once, whatever n is.
 type Usage struct {
-	PromptTokens     int           `json:"prompt_tokens"`
-	CompletionTokens int           `json:"completion_tokens"`
-	TotalTokens      int           `json:"total_tokens"`
-	PromptDetails    PromptDetails `json:"prompt_tokens_details"`
+	PromptTokens      int                `json:"prompt_tokens"`
+	CompletionTokens  int                `json:"completion_tokens"`
+	TotalTokens       int                `json:"total_tokens"`
+	PromptDetails     PromptDetails      `json:"prompt_tokens_details"`
+	CompletionDetails *CompletionDetails `json:"completion_tokens_details,omitempty"` // of models that reason
+}
+
+// CompletionDetails tells how many of the completion's tokens were reasoning.
+type CompletionDetails struct {
+	ReasoningTokens int `json:"reasoning_tokens"`
 }
 
 // PromptDetails tells how much of the prompt was reused, and how much of the

@@ -25,8 +25,10 @@ type ChunkChoice struct {
 
 // Delta is what a chunk adds. Absent fields are left out, never null.
 type Delta struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role             string       `json:"role,omitempty"`
+	Content          *string      `json:"content,omitempty"`
+	ReasoningContent *string      `json:"reasoning_content,omitempty"`
+	ToolCalls        []AnswerCall `json:"tool_calls,omitempty"`
 }
 
 // usageNull is what a chunk carries when the usage chunk is still to come.
@@ -62,6 +64,34 @@ func (e *Encoder) Text(dst []byte, index int, text string, lp *ChoiceLogprobs) [
 	// The station sends whole characters; AppendQuote replaces anything else.
 	dst, _ = jsontext.AppendQuote(dst, text)
 	dst = append(dst, '}')
+	return e.end(dst, lp, "", nil)
+}
+
+// Reasoning appends an event with text the model wrote to itself.
+func (e *Encoder) Reasoning(dst []byte, index int, text string, lp *ChoiceLogprobs) []byte {
+	dst = append(e.open(dst, index), `{"reasoning_content":`...)
+	dst, _ = jsontext.AppendQuote(dst, text)
+	dst = append(dst, '}')
+	return e.end(dst, lp, "", nil)
+}
+
+// Call appends the event that opens call number call of a choice.
+func (e *Encoder) Call(dst []byte, index, call int, id, name string, lp *ChoiceLogprobs) []byte {
+	dst = e.openCall(dst, index, call)
+	dst = append(dst, `"id":`...)
+	dst, _ = jsontext.AppendQuote(dst, id)
+	dst = append(dst, `,"type":"function","function":{"name":`...)
+	dst, _ = jsontext.AppendQuote(dst, name)
+	dst = append(dst, `,"arguments":""}}]}`...)
+	return e.end(dst, lp, "", nil)
+}
+
+// Arguments appends an event with a piece of a call's arguments.
+func (e *Encoder) Arguments(dst []byte, index, call int, text string, lp *ChoiceLogprobs) []byte {
+	dst = e.openCall(dst, index, call)
+	dst = append(dst, `"function":{"arguments":`...)
+	dst, _ = jsontext.AppendQuote(dst, text)
+	dst = append(dst, `}}]}`...)
 	return e.end(dst, lp, "", nil)
 }
 
@@ -102,6 +132,12 @@ func (e *Encoder) open(dst []byte, index int) []byte {
 	dst = append(dst, e.before...)
 	dst = strconv.AppendInt(dst, int64(index), 10)
 	return append(dst, `,"delta":`...)
+}
+
+func (e *Encoder) openCall(dst []byte, index, call int) []byte {
+	dst = append(e.open(dst, index), `{"tool_calls":[{"index":`...)
+	dst = strconv.AppendInt(dst, int64(call), 10)
+	return append(dst, ',')
 }
 
 func (e *Encoder) end(dst []byte, lp *ChoiceLogprobs, reason string, g *Gnosis) []byte {

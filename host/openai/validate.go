@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -16,6 +15,7 @@ type Limits struct {
 	Stops      int // most stop strings; default 16 (OpenAI: 4; the station's own limit is 16)
 	StopBytes  int // longest stop string in bytes; default 1024
 	LogitBias  int // most logit_bias entries; default 1024
+	Tools      int // most tools; default 128, OpenAI's limit
 	Vocabulary int // token ids are below it; 0: not known, not checked
 }
 
@@ -24,7 +24,7 @@ func (l Limits) WithDefaults() Limits {
 	for _, f := range []struct {
 		v *int
 		d int
-	}{{&l.Messages, 4096}, {&l.Choices, 16}, {&l.Stops, 16}, {&l.StopBytes, 1024}, {&l.LogitBias, 1024}} {
+	}{{&l.Messages, 4096}, {&l.Choices, 16}, {&l.Stops, 16}, {&l.StopBytes, 1024}, {&l.LogitBias, 1024}, {&l.Tools, 128}} {
 		if *f.v == 0 {
 			*f.v = f.d
 		}
@@ -40,7 +40,7 @@ func (r *ChatRequest) validate(l Limits) *Error {
 	if r.Model == nil || *r.Model == "" {
 		return NewError(CodeMissing, "model", "model is missing: give the name of a served model (GET /v1/models lists them)")
 	}
-	checks := []func(Limits) *Error{r.validateMessages, r.validateLength, r.validateSampling, r.validateOutput, r.validateCache, r.validateRefused}
+	checks := []func(Limits) *Error{r.validateMessages, r.validateLength, r.validateSampling, r.validateOutput, r.validateCache, r.validateTools, r.validateFormat, r.validateRefused}
 	for _, check := range checks {
 		if err := check(l); err != nil {
 			return err
@@ -58,8 +58,13 @@ func (r *ChatRequest) validateMessages(l Limits) *Error {
 	case len(r.Messages) > l.Messages:
 		return NewError(CodeInvalidValue, "messages", "messages has %d entries: at most %d are allowed", len(r.Messages), l.Messages)
 	}
+	calls := map[string]bool{} // ids of the calls so far
 	for i := range r.Messages {
-		if err := r.Messages[i].validate(i); err != nil {
+		m := &r.Messages[i]
+		if err := m.validate(i); err != nil {
+			return err
+		}
+		if err := m.answers(i, calls); err != nil {
 			return err
 		}
 	}
@@ -167,10 +172,8 @@ func (r *ChatRequest) validateRefused(Limits) *Error {
 		idle []string // values that ask for nothing
 		hint string
 	}{
-		{"tools", r.Tools, []string{"[]"}, "this version has no tools"},
-		{"tool_choice", r.ToolChoice, []string{`"none"`, `"auto"`}, "this version has no tools"},
-		{"functions", r.Functions, []string{"[]"}, "this version has no tools"},
-		{"function_call", r.FunctionCall, []string{`"none"`, `"auto"`}, "this version has no tools"},
+		{"functions", r.Functions, []string{"[]"}, "use tools"},
+		{"function_call", r.FunctionCall, []string{`"none"`, `"auto"`}, "use tool_choice"},
 		{"modalities", r.Modalities, []string{"[]", `["text"]`}, `this model writes text: only ["text"] is supported`},
 		{"audio", r.Audio, nil, "this model writes text"},
 		{"prediction", r.Prediction, nil, "this version has no predicted outputs"},
@@ -179,12 +182,8 @@ func (r *ChatRequest) validateRefused(Limits) *Error {
 		{"chat_template", r.ChatTemplate, nil, "the template belongs to the model and cannot be replaced by a request"},
 		{"continue_final_message", r.ContinueFinal, []string{"false"}, "an answer is always a fresh turn"},
 		{"add_generation_prompt", r.AddGeneration, []string{"true"}, "an answer is always a fresh turn"},
-		{"grammar", r.Grammar, []string{`""`}, "this version has no structured output"},
-		{"json_schema", r.JSONSchema, nil, "this version has no structured output"},
-		{"guided_json", r.GuidedJSON, nil, "this version has no structured output"},
-		{"guided_regex", r.GuidedRegex, nil, "this version has no structured output"},
-		{"guided_choice", r.GuidedChoice, nil, "this version has no structured output"},
-		{"guided_grammar", r.GuidedGrammar, nil, "this version has no structured output"},
+		{"json_schema", r.JSONSchema, nil, "use response_format"},
+		{"guided_grammar", r.GuidedGrammar, nil, "use grammar"},
 		{"repetition_penalty", r.RepetitionPenalty, []string{"1", "1.0"}, "use repeat_penalty"},
 		{"min_tokens", r.MinTokens, []string{"0"}, "use ignore_eos with max_tokens"},
 		{"stop_token_ids", r.StopTokenIDs, []string{"[]"}, "use stop"},
@@ -193,9 +192,6 @@ func (r *ChatRequest) validateRefused(Limits) *Error {
 		if present(f.v) && !isIdle(f.v, f.idle) {
 			return NewError(CodeUnsupported, f.name, "%s is not supported: %s", f.name, f.hint)
 		}
-	}
-	if err := r.validateFormat(); err != nil {
-		return err
 	}
 	if e := r.ReasoningEffort; e != nil {
 		switch *e {
@@ -208,29 +204,6 @@ func (r *ChatRequest) validateRefused(Limits) *Error {
 		return NewError(CodeInvalidType, "chat_template_kwargs", "chat_template_kwargs must be an object, not %s", kindName(v.Kind()))
 	}
 	return nil
-}
-
-func (r *ChatRequest) validateFormat() *Error {
-	v := r.ResponseFormat
-	if !present(v) {
-		return nil
-	}
-	if v.Kind() != '{' {
-		return NewError(CodeInvalidType, "response_format", "response_format must be an object with a type, not %s", kindName(v.Kind()))
-	}
-	var f struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(v, &f); err != nil {
-		return NewError(CodeInvalidType, "response_format.type", "response_format.type must be a string")
-	}
-	switch f.Type {
-	case "text":
-		return nil
-	case "json_object", "json_schema":
-		return NewError(CodeUnsupported, "response_format", "response_format %s is not supported by this version: only \"text\" is", f.Type)
-	}
-	return NewError(CodeInvalidValue, "response_format.type", "response_format.type is %q: allowed is \"text\"", clip(f.Type))
 }
 
 // isIdle compares without regard to white space.

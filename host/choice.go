@@ -1,0 +1,107 @@
+package host
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"thoth/host/dialect"
+	"thoth/host/openai"
+	"thoth/station/wire"
+)
+
+// choice takes the frames of one choice apart and tells the sink what they hold:
+// text, reasoning, calls. Without a parser all text is content, as it comes.
+//
+// Invariant: the log-probabilities told are those of all tokens, in order. They
+// go with the event whose text their tokens made, or, where a token holds half a
+// character or the parser waits for more, with the next one.
+type choice struct {
+	out    sink
+	index  int
+	parser dialect.Parser // nil: all text is content
+
+	pending []wire.TokenLogprob // not yet told
+	raw     *strings.Builder    // all text, for the log; nil: not logged
+
+	last      dialect.Kind // of the events so far
+	waiting   int          // tokens since the last event
+	reasoning int          // tokens of reasoning, its markers included
+	calls     int
+	arguments strings.Builder // of the last call
+}
+
+func (c *choice) frame(f *wire.Frame) {
+	c.out.open(c.index)
+	if c.raw != nil {
+		c.raw.WriteString(f.Text)
+	}
+	if len(f.Logprobs) > 0 {
+		c.pending = append(c.pending, f.Logprobs...)
+	}
+	if c.parser == nil {
+		if f.Text != "" {
+			c.out.write(c.index, dialect.Event{Text: f.Text}, c.logprobs())
+		}
+		return
+	}
+	c.waiting += len(f.Tokens)
+	c.tell(c.parser.Add(f.Text))
+}
+
+func (c *choice) done(d *wire.Done) {
+	c.out.open(c.index)
+	if c.parser != nil {
+		c.tell(c.parser.End(d.Reason == wire.ReasonLength))
+		if c.last == dialect.Reasoning {
+			c.reasoning += c.waiting
+		}
+		c.reasoning = min(c.reasoning, d.CompletionTokens) // what ends the turn does not count
+	}
+	if len(c.pending) > 0 {
+		c.out.write(c.index, dialect.Event{}, c.logprobs())
+	}
+	c.out.done(c.index, openai.FinishReason(d.Reason, c.called()))
+}
+
+// tell passes events on and counts. The tokens that made them count as reasoning
+// when the first of them is, or when what came before was: then they held the
+// marker that ends it.
+func (c *choice) tell(events []dialect.Event) {
+	if len(events) == 0 {
+		return
+	}
+	if events[0].Kind == dialect.Reasoning {
+		c.reasoning += c.waiting
+	} else if c.last == dialect.Reasoning {
+		c.reasoning += c.waiting
+	}
+	c.waiting = 0
+	for _, e := range events {
+		c.last = e.Kind
+		switch e.Kind {
+		case dialect.Call:
+			c.calls++
+			c.arguments.Reset()
+		case dialect.Arguments:
+			c.arguments.WriteString(e.Text)
+		}
+		c.out.write(c.index, e, c.logprobs())
+	}
+}
+
+// called tells whether the answer made a call and its last one is whole: a stop
+// string may have cut it.
+func (c *choice) called() bool {
+	return c.calls > 0 && jsontext.Value(c.arguments.String()).IsValid()
+}
+
+// logprobs takes those not yet told; nil for none.
+func (c *choice) logprobs() *openai.ChoiceLogprobs {
+	if len(c.pending) == 0 {
+		return nil
+	}
+	lp := openai.Logprobs(c.pending)
+	c.pending = c.pending[:0]
+	return lp
+}
