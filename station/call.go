@@ -23,6 +23,7 @@ type sequence struct {
 	swapped engine.State // its KV in RAM while it has no place; nil if pos is 0
 	held    engine.Held  // logits of the row at pos-1, kept between two calls
 	sampler engine.Sampler
+	written bool   // control tokens are written as text, in the whole turn: its grammar counts on it
 	tail    []byte // of a character that a call's last token cut; the next call completes it
 	adapter string // adapter set; only sequences of one set share a batch
 
@@ -102,6 +103,7 @@ type decoding struct {
 	logprobs  bool
 	top       int
 	ignoreEOG bool
+	written   bool        // control tokens are written as text
 	ended     wire.Reason // set when sampling is over; "" before
 	stop      string
 	tokens    []engine.Token // sampled, not yet told in a frame
@@ -112,11 +114,13 @@ type decoding struct {
 func (c *call) begin() {
 	if c.dec.fresh == nil {
 		c.dec.text.tail = c.seq.tail
+		c.dec.written = c.dec.written || c.seq.written
 	} else {
 		if c.seq.sampler != nil {
 			c.seq.sampler.Free()
 		}
 		c.seq.sampler, c.dec.fresh = c.dec.fresh, nil
+		c.seq.written = c.dec.written
 	}
 	c.seq.tail = nil
 }

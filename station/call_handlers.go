@@ -33,7 +33,8 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) *wire.Er
 	seq := newSequence()
 	seq.tokens = tokens
 	c := &call{seq: seq, target: len(tokens), release: true, progress: q.Progress, arrived: arrived, out: newOutput()}
-	if c.dec, e = l.newDecoding(&q.Sampling, q.Stop, q.MaxTokens, "max_tokens", tokens, q.IgnoreEOG); e == nil {
+	d := &decoding{ignoreEOG: q.IgnoreEOG, written: q.ControlText, text: textStream{stops: q.Stop}}
+	if c.dec, e = l.newDecoding(d, &q.Sampling, q.MaxTokens, "max_tokens", tokens); e == nil {
 		e = st.stream(w, r, l, c, nil)
 	}
 	return e
@@ -135,7 +136,8 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.
 	}
 	c := &call{seq: s.seq, target: len(s.seq.tokens), session: s.id, leave: q.LeaveLast, release: q.Release, arrived: arrived, out: newOutput()}
 	if e = l.checkLength(len(s.seq.tokens)); e == nil {
-		c.dec, e = l.newDecoding(sampling, q.Stop, q.N, "n", s.seq.tokens, q.IgnoreEOG)
+		d := &decoding{ignoreEOG: q.IgnoreEOG, written: q.ControlText, text: textStream{stops: q.Stop}}
+		c.dec, e = l.newDecoding(d, sampling, q.N, "n", s.seq.tokens)
 	}
 	if e != nil {
 		if q.Release && e.Code == wire.CodeContextLength {
@@ -161,17 +163,18 @@ func (st *Station) openCall(w http.ResponseWriter, r *http.Request, body any, la
 	return l, e
 }
 
-// newDecoding checks the sampling half of a request. Without sampling the
-// sequence's sampler goes on.
-func (l *loop) newDecoding(s *wire.Sampling, stops []string, n int, name string, tokens []engine.Token, ignoreEOG bool) (*decoding, *wire.Error) {
-	if e := checkStops(stops); e != nil {
+// newDecoding checks the sampling half of a request, of which d has what is
+// taken as it came, and completes d. Without sampling the sequence's sampler
+// goes on.
+func (l *loop) newDecoding(d *decoding, s *wire.Sampling, n int, name string, tokens []engine.Token) (*decoding, *wire.Error) {
+	if e := checkStops(d.text.stops); e != nil {
 		return nil, e
 	}
 	if n < 0 {
 		return nil, invalid(name, "%s is %d; it must be at least 1, or 0 for as many as fit", name, n)
 	}
 	room := l.info.ContextLength - len(tokens)
-	d := &decoding{max: room, ignoreEOG: ignoreEOG, text: textStream{stops: stops}}
+	d.max = room
 	if n > 0 {
 		d.max = min(n, room)
 	}
@@ -180,7 +183,7 @@ func (l *loop) newDecoding(s *wire.Sampling, stops []string, n int, name string,
 	}
 	d.logprobs, d.top = s.Logprobs, s.TopLogprobs
 	var e *wire.Error
-	d.fresh, e = l.newSampler(s, tokens)
+	d.fresh, e = l.newSampler(s, tokens, d.written)
 	return d, e
 }
 

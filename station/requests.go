@@ -199,12 +199,14 @@ func samplerParams(s *wire.Sampling, info engine.Info) (engine.SamplerParams, *w
 	return p, nil
 }
 
-// newSampler builds the chain; prompt feeds the repeat penalty.
-func (l *loop) newSampler(s *wire.Sampling, prompt []engine.Token) (engine.Sampler, *wire.Error) {
+// newSampler builds the chain; prompt feeds the repeat penalty. It runs on the
+// handler's goroutine: a large grammar takes milliseconds.
+func (l *loop) newSampler(s *wire.Sampling, prompt []engine.Token, controlText bool) (engine.Sampler, *wire.Error) {
 	p, bad := samplerParams(s, l.info)
 	if bad != nil {
 		return nil, bad
 	}
+	p.ControlText = controlText
 	sampler, err := l.eng.NewSampler(p, prompt)
 	switch {
 	case errors.Is(err, engine.ErrGrammar):

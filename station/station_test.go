@@ -388,11 +388,12 @@ func TestStation_SamplingFailureEndsOneRequest(t *testing.T) {
 	for range 4 {
 		wg.Go(func() { require.Equal(t, want.tokens, f.generate(t.Context(), "a healthy neighbour", 40).tokens) })
 		wg.Go(func() {
-			// A grammar whose only words are over, while the answer may not end.
-			a := collect(f.Generate(t.Context(), &wire.GenerateRequest{Prompt: wire.Prompt{Text: "stuck"}, IgnoreEOG: true, MaxTokens: 30,
-				Sampling: wire.Sampling{Grammar: `root ::= "yes" | "no"`}}))
+			// A grammar that asks for what no token writes.
+			a := collect(f.Generate(t.Context(), &wire.GenerateRequest{Prompt: wire.Prompt{Text: "stuck"}, MaxTokens: 30,
+				Sampling: wire.Sampling{Grammar: `root ::= "yes\x00"`}}))
 			require.NotNil(t, a.err)
-			require.Equal(t, wire.CodeEngine, a.err.Code)
+			require.Equal(t, wire.CodeInvalid, a.err.Code)
+			require.Equal(t, "sampling.grammar", a.err.Param)
 		})
 	}
 	wg.Wait()

@@ -246,8 +246,7 @@ func (l *loop) sample(plan []share) {
 					c.engine += spent
 				}
 				if err := l.sampled[i].Err; err != nil {
-					l.opts.Logger.Error().Err(err).Msg("no token can be drawn; the request ends")
-					l.fail(c, &wire.Error{Code: wire.CodeEngine, Message: "no token can be drawn: " + err.Error()})
+					l.fail(c, l.undrawn(err))
 					continue
 				}
 				l.took(c, l.sampled[i])
@@ -262,6 +261,15 @@ func (l *loop) sample(plan []share) {
 	}
 }
 
+// undrawn says why a call ends without its next token.
+func (l *loop) undrawn(err error) *wire.Error {
+	if errors.Is(err, engine.ErrGrammar) {
+		return invalid("sampling.grammar", "no token can be drawn: %v", err)
+	}
+	l.opts.Logger.Error().Err(err).Msg("no token can be drawn; the request ends")
+	return &wire.Error{Code: wire.CodeEngine, Message: "no token can be drawn: " + err.Error()}
+}
+
 // took appends a sampled token to its call and sends what may leave.
 func (l *loop) took(c *call, s engine.Sampled) {
 	d := c.dec
@@ -273,7 +281,7 @@ func (l *loop) took(c *call, s engine.Sampled) {
 	c.seq.tokens = append(c.seq.tokens, s.Token)
 	c.target++
 	text := ""
-	if l.isEOG[s.Token] && !d.ignoreEOG {
+	if l.isEOG[s.Token] { // with ignoreEOG: a grammar, or biases, left nothing else
 		d.ended = wire.ReasonEOG
 	} else {
 		d.sampled++
@@ -282,7 +290,7 @@ func (l *loop) took(c *call, s engine.Sampled) {
 		if d.logprobs {
 			d.text.note(l.logprob(engine.TokenLogprob{Token: s.Token, Logprob: s.Logprob, Top: s.Top}))
 		}
-		text, d.stop = d.text.push(l.eng.Piece(s.Token, false))
+		text, d.stop = d.text.push(l.eng.Piece(s.Token, d.written))
 		switch {
 		case d.stop != "":
 			d.ended = wire.ReasonStop

@@ -20,8 +20,9 @@ var (
 	// ErrDecode: the engine failed. The pool's state is unknown for the batch's
 	// sequences; the caller retires them.
 	ErrDecode = errors.New("decode failed")
-	// ErrGrammar: a grammar does not parse.
-	ErrGrammar = errors.New("grammar does not parse")
+	// ErrGrammar: a grammar does not parse, costs more than it may, or has come
+	// to where no token of the vocabulary goes on.
+	ErrGrammar = errors.New("grammar cannot be enforced")
 )
 
 // Engine computes. See the package comment for threads and placement.
@@ -163,6 +164,11 @@ type SamplerParams struct {
 	LogitBias        map[Token]float32
 	Seed             uint64
 	Grammar          string // GBNF, start symbol root; "" for none
+
+	// ControlText: control tokens are written as text, so a grammar matches them
+	// by it. Otherwise they write nothing and a grammar never lets one be drawn:
+	// it would count text that nobody sees.
+	ControlText bool
 }
 
 // Info describes the loaded model and its context.

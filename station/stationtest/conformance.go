@@ -100,7 +100,8 @@ func Conformance(t *testing.T, base string, o ConformanceOptions) {
 		run  func(*testing.T)
 	}{
 		{"info", s.info}, {"tokens", s.tokens}, {"generate", s.generate}, {"sampling", s.sampling}, {"logprobs", s.logprobs},
-		{"stop", s.stop}, {"characters", s.characters}, {"staged", s.staged}, {"sessions", s.sessions},
+		{"stop", s.stop}, {"characters", s.characters},
+		{"grammar", s.grammar}, {"control text", s.controlText}, {"staged", s.staged}, {"sessions", s.sessions},
 		{"errors", s.errors}, {"unsupported", s.unsupported}, {"routes", s.routes}, {"context", s.context},
 		{"cancel", s.cancel}, {"concurrent", s.concurrent}, {"kv", s.kv},
 	} {

@@ -205,19 +205,6 @@ func (s *suite) sampling(t *testing.T) {
 		r.Sampling.LogitBias = map[int32]float32{cold.tokens[0]: -100, cold.tokens[1]: 100}
 		require.Equal(t, cold.tokens[1:2], s.ask(t, r).tokens)
 	})
-	t.Run("grammar", func(t *testing.T) {
-		for _, temperature := range []float32{0, 1.5} {
-			r := s.greedy(32)
-			r.Sampling = wire.Sampling{Temperature: &temperature, Grammar: `root ::= "yes" | "no"`}
-			b := s.ask(t, r)
-			require.Contains(t, []string{"yes", "no"}, b.text)
-			require.Equal(t, wire.ReasonEOG, b.done.Reason)
-		}
-		r := s.greedy(8)
-		r.Sampling.Grammar = `root ::= "unclosed`
-		_, err := s.c.Generate(s.ctx(t), r)
-		require.Equal(t, "sampling.grammar", requireCode(t, err, wire.CodeInvalid).Param)
-	})
 }
 
 func (s *suite) logprobs(t *testing.T) {

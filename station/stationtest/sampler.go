@@ -3,6 +3,7 @@ package stationtest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,7 +37,7 @@ func (s *sampler) draw(logits []float32, noEOG bool) (engine.Token, error) {
 	}
 	s.penalise(l)
 	if s.grammar != nil {
-		s.grammar.mask(l, s.e.vocab, s.e.info.EOG)
+		s.grammar.mask(l, s.e.vocab, s.e.info.EOG, s.p.ControlText)
 	}
 	if noEOG {
 		for _, t := range s.e.info.EOG {
@@ -44,8 +45,11 @@ func (s *sampler) draw(logits []float32, noEOG bool) (engine.Token, error) {
 		}
 	}
 	t := argmax(l)
-	if math.IsInf(float64(l[t]), -1) {
-		return 0, fmt.Errorf("no token is left to sample: %w", engine.ErrDecode)
+	switch nothing := math.IsInf(float64(l[t]), -1); {
+	case nothing && s.grammar == nil, nothing && s.grammar.complete():
+		return s.e.info.EOG[0], nil // an answer that can only end ends, asked to or not
+	case nothing:
+		return 0, fmt.Errorf("%w: no token goes on with it", engine.ErrGrammar)
 	}
 	if s.p.Temperature > 0 {
 		t = s.pick(l)
@@ -114,7 +118,7 @@ func (s *sampler) accept(t engine.Token) {
 	s.window = append(s.window, t)
 	s.answer[t]++
 	if s.grammar != nil {
-		s.grammar.accept(s.e.vocab.piece(t, false))
+		s.grammar.accept(s.e.vocab.piece(t, s.p.ControlText))
 	}
 }
 
@@ -180,7 +184,8 @@ func softmax(l []float32, ids []engine.Token, temperature float64) []float64 {
 
 // literals is the part of GBNF that the fake knows: one rule, root, whose
 // alternatives are strings. It is enough to prove that a grammar reaches the
-// sampler and binds; the real engine knows all of GBNF.
+// sampler and binds; the real engine knows all of GBNF. No token writes a NUL
+// here, so that tests have a grammar that cannot go on.
 type literals struct {
 	alternatives []string
 	sofar        string
@@ -214,22 +219,24 @@ func parseLiterals(g string) (*literals, error) {
 }
 
 // mask leaves the tokens that keep the answer a prefix of an alternative, and
-// the end of the turn when it is one.
-func (g *literals) mask(l []float32, v *vocabulary, eog []engine.Token) {
+// the end of the turn when it is one. Control tokens take part only where they
+// are written, and those that end the turn never by their text.
+func (g *literals) mask(l []float32, v *vocabulary, eog []engine.Token, written bool) {
 	for t := range l {
+		tok := engine.Token(t)
 		ok := false
-		for _, a := range g.alternatives {
-			if p := v.piece(engine.Token(t), false); len(p) > 0 && strings.HasPrefix(a, g.sofar+string(p)) {
-				ok = true
-			}
-			for _, e := range eog {
-				ok = ok || (engine.Token(t) == e && a == g.sofar)
-			}
+		if slices.Contains(eog, tok) {
+			ok = g.complete()
+		} else if p := v.piece(tok, written); len(p) > 0 && p[0] != 0 {
+			ok = slices.ContainsFunc(g.alternatives, func(a string) bool { return strings.HasPrefix(a, g.sofar+string(p)) })
 		}
 		if !ok {
 			l[t] = float32(math.Inf(-1))
 		}
 	}
 }
+
+// complete says whether what was written is an alternative.
+func (g *literals) complete() bool { return slices.Contains(g.alternatives, g.sofar) }
 
 func (g *literals) accept(piece []byte) { g.sofar += string(piece) }
