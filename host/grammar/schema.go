@@ -42,7 +42,6 @@ func (b *Builder) Object() Rule {
 // anyObject is what the builder remembers the rule of any object by.
 const anyObject = "any JSON object"
 
-
 // Value is any JSON value.
 func (b *Builder) Value() Rule {
 	return b.once("any JSON value", func() Rule {

@@ -209,7 +209,7 @@ func (c *compiler) branch(st gathering, met *[]oneOf) ([]*shape, error) {
 		return nil, nil
 	}
 	sh, err := c.shape(st)
-	if err != nil || sh.types == 0 {
+	if err != nil || sh.types == 0 && !sh.limited {
 		return nil, err
 	}
 	if sh.limited || len(st.pending) == 0 {

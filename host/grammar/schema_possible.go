@@ -233,15 +233,16 @@ func (c *compiler) impossible(n *node, open map[*node]bool) error {
 			return fail(s.path, "is false, which nothing satisfies")
 		}
 	}
-	why := fail(n.path, "nothing satisfies all that is demanded of this value")
 	if len(n.shapes) == 0 {
-		return why
+		return fail(n.path, "has parts that exclude each other: no value satisfies all of them")
 	}
 	sh := n.shapes[0]
 	if sh.limited {
 		for _, m := range sh.members {
-			if m.limited {
-				return fail(m.path, "none of the values of enum or const satisfies the rest of the schema")
+			for _, keyword := range []string{"enum", "const"} {
+				if m.value.get(keyword) != nil {
+					return fail(below(m.path, keyword), "allows no value that satisfies the rest of the schema")
+				}
 			}
 		}
 	}
@@ -263,10 +264,10 @@ func (c *compiler) impossible(n *node, open map[*node]bool) error {
 			}
 		}
 		if sh.minProps > len(sh.fields) {
-			return fail(n.path, "minProperties is %d, and %s can be written", sh.minProps, plural(len(sh.fields), "property", "properties"))
+			return fail(below(n.path, "minProperties"), "is %d, and %s can be written", sh.minProps, plural(len(sh.fields), "property", "properties"))
 		}
 	}
-	return why
+	return fail(n.path, "has bounds that leave no value between them")
 }
 
 func plural(n int, one, many string) string {
