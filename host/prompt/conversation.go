@@ -1,13 +1,6 @@
 package prompt
 
-import (
-	"bytes"
-	"slices"
-	"strings"
-
-	"github.com/ardanlabs/jinja"
-	"github.com/go-json-experiment/json/jsontext"
-)
+import "slices"
 
 // Roles of a message.
 const (
@@ -63,113 +56,15 @@ type Tool struct {
 	Definition []byte
 }
 
-// ToolCall of an assistant message. Arguments is the text of a JSON object.
+// ToolCall of an assistant message. Arguments is the text of a JSON object; empty
+// means no arguments.
 type ToolCall struct {
 	ID, Name, Arguments string
 }
 
-// marker is applied to every string the client sent, on its way into the
-// template's values.
-type marker func(string) string
-
-// messageValues builds the template's messages. It is called anew for every
-// rendering, since a template may change what it is given.
-func messageValues(messages []Message, mark marker) (jinja.Value, error) {
-	items := make([]jinja.Value, len(messages))
-	for i, m := range messages {
-		v := jinja.NewDict()
-		d := v.AsDict()
-		d.Set("role", jinja.NewString(m.Role))
-		d.Set("content", jinja.NewString(mark(m.Content)))
-		setText(d, "name", m.Name, mark)
-		setText(d, "reasoning_content", m.Reasoning, mark)
-		setText(d, "tool_call_id", m.ToolCallID, mark)
-		if len(m.ToolCalls) > 0 {
-			calls := make([]jinja.Value, len(m.ToolCalls))
-			for j, c := range m.ToolCalls {
-				args, err := jsonValue([]byte(c.Arguments), mark)
-				if err != nil {
-					return jinja.Value{}, err
-				}
-				fn := jinja.NewDict()
-				fn.AsDict().Set("name", jinja.NewString(mark(c.Name)))
-				fn.AsDict().Set("arguments", args)
-				call := jinja.NewDict()
-				setText(call.AsDict(), "id", c.ID, mark)
-				call.AsDict().Set("type", jinja.NewString("function"))
-				call.AsDict().Set("function", fn)
-				calls[j] = call
-			}
-			d.Set("tool_calls", jinja.NewList(calls))
-		}
-		items[i] = v
+func (c ToolCall) arguments() string {
+	if c.Arguments == "" {
+		return "{}"
 	}
-	return jinja.NewList(items), nil
-}
-
-func setText(d *jinja.Dict, key, text string, mark marker) {
-	if text != "" {
-		d.Set(key, jinja.NewString(mark(text)))
-	}
-}
-
-// jsonValue turns JSON text into a template value. Keys keep their order and
-// are marked too: templates print them.
-func jsonValue(text []byte, mark marker) (jinja.Value, error) {
-	return decodeValue(jsontext.NewDecoder(bytes.NewReader(text)), mark)
-}
-
-func decodeValue(dec *jsontext.Decoder, mark marker) (jinja.Value, error) {
-	tok, err := dec.ReadToken()
-	if err != nil {
-		return jinja.Value{}, err
-	}
-	switch tok.Kind() {
-	case 'n':
-		return jinja.None(), nil
-	case 't', 'f':
-		return jinja.NewBool(tok.Bool()), nil
-	case '"':
-		return jinja.NewString(mark(tok.String())), nil
-	case '0':
-		return numberValue(tok), nil
-	case '[':
-		var items []jinja.Value
-		for dec.PeekKind() != ']' {
-			v, err := decodeValue(dec, mark)
-			if err != nil {
-				return jinja.Value{}, err
-			}
-			items = append(items, v)
-		}
-		_, err := dec.ReadToken()
-		return jinja.NewList(items), err
-	}
-	v := jinja.NewDict()
-	for dec.PeekKind() != '}' {
-		key, err := dec.ReadToken()
-		if err != nil {
-			return jinja.Value{}, err
-		}
-		name := key.String()
-		item, err := decodeValue(dec, mark)
-		if err != nil {
-			return jinja.Value{}, err
-		}
-		v.AsDict().Set(mark(name), item)
-	}
-	_, err = dec.ReadToken()
-	return v, err
-}
-
-// numberValue keeps integers integers: 9007199254740993 must not pass through a
-// float on its way into the prompt.
-func numberValue(tok jsontext.Token) jinja.Value {
-	if !strings.ContainsAny(tok.String(), ".eE") {
-		if i, err := tok.Int(); err == nil {
-			return jinja.NewInt(i)
-		}
-	}
-	f, _ := tok.Float()
-	return jinja.NewFloat(f)
+	return c.Arguments
 }

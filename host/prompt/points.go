@@ -29,7 +29,7 @@ func (t *Template) RenderPoints(c Conversation) ([]wire.Segment, []Point, error)
 	if err := checkVariables(c.Variables); err != nil {
 		return nil, nil, err
 	}
-	c.Messages = t.Abilities.adapt(c.Messages)
+	c = t.adapt(c)
 	now := t.now()
 	want, segs, err := t.split(c, now)
 	if err != nil {

@@ -124,7 +124,7 @@ func TestRenderPoints_FollowTextThatIsMoved(t *testing.T) {
 	// Results of tools become text of a user message, with the words around them.
 	call := Message{Role: Assistant, ToolCalls: []ToolCall{{ID: "c", Name: "f", Arguments: "{}"}}}
 	got = renderPoints(t, compileT(t, chatmlDefaultSystem), cut(User, "q"), call, cut(ToolResult, "one•"), cut(ToolResult, "tw•o"), cut(User, "we•ll"))
-	require.Contains(t, got, "Result of the tool:\none•\n\nResult of the tool:\ntw•o\n\nwe•ll<|im_end|>")
+	require.Contains(t, got, "<tool_response>\none•\n</tool_response>\n<tool_response>\ntw•o\n</tool_response>\n\nwe•ll<|im_end|>")
 }
 
 func TestRenderPoints_LeavesTheClientsConversationAlone(t *testing.T) {

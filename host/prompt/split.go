@@ -1,13 +1,11 @@
 package prompt
 
 import (
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"thoth/station/wire"
 )
@@ -18,7 +16,10 @@ import (
 // marks, private-use characters that occur nowhere in it. White space at the
 // edges stays outside of the marks, where trim finds it. When the second
 // rendering without its marks equals the first and the marks are paired, what
-// lies between them is the client's and the rest is the template's.
+// lies between them is the client's and the rest is the template's. A soft text,
+// part of a tool's definition or of an answer with calls, has marks of its own:
+// when it holds nothing a control token is made of it stays in the template's
+// segment, so that its tokens are those the model was trained on and wrote.
 //
 // A template that looks into a text (startswith, split) renders differently or
 // tears a pair apart. Then the texts it does this to are found, and in those only
@@ -31,12 +32,12 @@ import (
 // want is the rendering, which is what the segments' texts join to.
 func (t *Template) split(c Conversation, now time.Time) (want string, segs []wire.Segment, err error) {
 	s := splitter{t: t, c: c, now: now}
-	s.want, err = t.render(c, func(text string) string { s.texts = append(s.texts, text); return text }, now)
+	s.want, err = t.render(c, func(text string, _ bool) string { s.texts = append(s.texts, text); return text }, now)
 	if err != nil {
 		return "", nil, err
 	}
 	s.marks = newMarks(s.want, s.texts)
-	segs, ok := s.try(func(_ int, text string) string { return s.wrap(text) })
+	segs, ok := s.try(func(_ int, text string, soft bool) string { return s.wrap(text, soft) })
 	if !ok {
 		segs, err = s.splitBroken()
 	}
@@ -55,9 +56,9 @@ type splitter struct {
 
 // try renders with texts marked one by one and cuts; false when the marks
 // changed the rendering or are not paired.
-func (s *splitter) try(mark func(k int, text string) string) ([]wire.Segment, bool) {
+func (s *splitter) try(mark func(k int, text string, soft bool) string) ([]wire.Segment, bool) {
 	k := -1
-	got, err := s.t.render(s.c, func(text string) string { k++; return mark(k, text) }, s.now)
+	got, err := s.t.render(s.c, func(text string, soft bool) string { k++; return mark(k, text, soft) }, s.now)
 	if err != nil {
 		return nil, false
 	}
@@ -91,11 +92,11 @@ func (s *splitter) splitBroken() ([]wire.Segment, error) {
 		suspect[k] = span.MatchString(text)
 	}
 	wrapped := make([]bool, len(s.texts))
-	_, plainOnes := s.try(func(k int, text string) string {
+	_, plainOnes := s.try(func(k int, text string, soft bool) string {
 		if suspect[k] {
 			return text
 		}
-		return s.wrap(text)
+		return s.wrap(text, soft)
 	})
 	tested := 0
 	for k := range s.texts {
@@ -104,18 +105,18 @@ func (s *splitter) splitBroken() ([]wire.Segment, error) {
 			wrapped[k] = plainOnes
 		case tested < maxTexts:
 			tested++
-			_, wrapped[k] = s.try(func(other int, text string) string {
+			_, wrapped[k] = s.try(func(other int, text string, soft bool) string {
 				if other != k {
 					return text
 				}
-				return s.wrap(text)
+				return s.wrap(text, soft)
 			})
 		}
 	}
 	breaking := func(breaks func(span string) bool) ([]wire.Segment, bool) {
-		return s.try(func(k int, text string) string {
+		return s.try(func(k int, text string, soft bool) string {
 			if wrapped[k] {
-				return s.wrap(text)
+				return s.wrap(text, soft)
 			}
 			return s.breakSpans(text, breaks)
 		})
@@ -140,63 +141,6 @@ func (s *splitter) splitBroken() ([]wire.Segment, error) {
 		return segs, nil
 	}
 	return nil, ErrUnsafe
-}
-
-// marks are three characters that occur in none of a request's texts.
-type marks struct{ open, close, broken rune }
-
-// Plane 15 of Unicode is private use: no model's template writes it.
-const (
-	privateFirst = 0xF0000
-	privateCount = 0xFFFD
-)
-
-func newMarks(rendered string, texts []string) marks {
-	free := freeRunes(3, rendered, texts)
-	return marks{free[0], free[1], free[2]}
-}
-
-// freeRunes are n private characters that occur in none of the texts.
-func freeRunes(n int, rendered string, texts []string) []rune {
-	var free []rune
-	for r := rand.Int32N(privateCount); len(free) < n; r = (r + 1) % privateCount {
-		c := privateFirst + r
-		has := func(s string) bool { return strings.ContainsRune(s, c) }
-		if !has(rendered) && !slices.ContainsFunc(texts, has) {
-			free = append(free, c)
-		}
-	}
-	return free
-}
-
-// wrap is the marker of the first way.
-func (m marks) wrap(s string) string {
-	core := strings.TrimFunc(s, unicode.IsSpace)
-	if core == "" {
-		return s
-	}
-	at := strings.Index(s, core)
-	return s[:at] + string(m.open) + core + string(m.close) + s[at+len(core):]
-}
-
-// cutWrapped cuts at the marks of wrap; false when they are not paired.
-func (m marks) cutWrapped(got string) ([]wire.Segment, bool) {
-	var segs []wire.Segment
-	inside, from := false, 0
-	for i, r := range got {
-		if r != m.open && r != m.close {
-			continue
-		}
-		if inside != (r == m.close) {
-			return nil, false
-		}
-		segs = append(segs, wire.Segment{Text: got[from:i], Special: !inside})
-		inside, from = !inside, i+utf8.RuneLen(r)
-	}
-	if inside {
-		return nil, false
-	}
-	return append(segs, wire.Segment{Text: got[from:], Special: true}), true
 }
 
 // span is what a control token can look like: bracketed, or opened and cut off

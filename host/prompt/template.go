@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/ardanlabs/jinja"
@@ -44,15 +46,18 @@ type Template struct {
 	Origin    string // "model", or "built-in NAME"
 	Abilities Abilities
 
-	source   Source
-	compiled *jinja.Template
-	now      func() time.Time
+	source        Source
+	compiled      *jinja.Template
+	now           func() time.Time
+	calls         callStyle
+	words         map[string]bool // of the template's text
+	reasoningKeys []string        // under which it looks for an answer's reasoning
 }
 
 // reserved are the variables only this package sets, and the functions of the
 // template language.
 var reserved = map[string]bool{
-	"messages": true, "tools": true, "documents": true, "add_generation_prompt": true,
+	jsonFilter: true, "messages": true, "tools": true, "documents": true, "add_generation_prompt": true,
 	"bos_token": true, "eos_token": true, "raise_exception": true, "strftime_now": true,
 	"namespace": true, "range": true, "dict": true, "joiner": true, "cycler": true, "loop": true, "chat_template": true,
 }
@@ -68,10 +73,16 @@ func Compile(src Source) (*Template, error) {
 		t.Origin = "built-in " + name
 	}
 	var err error
-	if t.compiled, err = compile(text); err != nil {
+	t.words = wordsOf(text)
+	for _, key := range []string{"reasoning_content", "thinking", "reasoning"} {
+		if t.words[key] {
+			t.reasoningKeys = append(t.reasoningKeys, key)
+		}
+	}
+	if t.compiled, err = compile(withOwnFilters(text)); err != nil {
 		return nil, fmt.Errorf("the chat template does not compile: %w", err)
 	}
-	if t.Abilities, err = t.probe(); err != nil {
+	if err = t.probe(text); err != nil {
 		return nil, fmt.Errorf("the chat template does not render a plain chat: %w", err)
 	}
 	return t, nil
@@ -83,8 +94,7 @@ func (t *Template) Render(c Conversation) ([]wire.Segment, error) {
 	if err := checkVariables(c.Variables); err != nil {
 		return nil, err
 	}
-	c.Messages = t.Abilities.adapt(c.Messages)
-	_, segs, err := t.split(c, t.now())
+	_, segs, err := t.split(t.adapt(c), t.now())
 	return segs, err
 }
 
@@ -100,18 +110,25 @@ func (t *Template) render(c Conversation, mark marker, now time.Time) (out strin
 	}()
 	vars := map[string]jinja.Value{}
 	if len(c.Variables) > 0 {
-		v, err := jsonValue(c.Variables, keepKeys(c.Variables, mark))
+		v, err := jsonValue(c.Variables, keepKeys(c.Variables, mark), number)
 		if err != nil {
 			return "", err
 		}
 		maps.Copy(vars, v.AsDict().Data)
 	}
-	messages, err := messageValues(c.Messages, mark)
-	if err != nil {
+	// As in the makers' own renderer, a template finds tools defined, and none
+	// when there are none.
+	vars["tools"] = jinja.None()
+	if len(c.Tools) > 0 {
+		if vars["tools"], err = t.toolValues(c.Tools, mark); err != nil {
+			return "", err
+		}
+	}
+	if vars["messages"], err = t.messageValues(c.Messages, mark); err != nil {
 		return "", err
 	}
 	var refusal *Refusal
-	vars["messages"] = messages
+	vars[jsonFilter] = dumps
 	vars["add_generation_prompt"] = jinja.NewBool(true)
 	vars["bos_token"] = jinja.NewString(t.source.BOS)
 	vars["eos_token"] = jinja.NewString(t.source.EOS)
@@ -130,20 +147,31 @@ func (t *Template) render(c Conversation, mark marker, now time.Time) (out strin
 	if err != nil {
 		return "", fmt.Errorf("the chat template failed: %w", err)
 	}
-	return out, nil
+	return strings.ReplaceAll(out, numberMark, ""), nil
 }
+
+// wordsOf are the names in a template's text: all it can look for by name.
+func wordsOf(text string) map[string]bool {
+	words := map[string]bool{}
+	for _, w := range word.FindAllString(text, -1) {
+		words[w] = true
+	}
+	return words
+}
+
+var word = regexp.MustCompile(`\$?[A-Za-z_][A-Za-z0-9_]*`)
 
 // keepKeys leaves the names of variables unmarked, or the template would not
 // find them; names of nested objects that equal one are left too, which is
 // harmless: checkVariables allows only identifiers on the top.
-func keepKeys(variables []byte, mark marker) marker {
+func keepKeys(variables []byte, mark marker) func(string) string {
 	var top map[string]jsontext.Value
 	_ = json.Unmarshal(variables, &top)
 	return func(s string) string {
 		if _, ok := top[s]; ok {
 			return s
 		}
-		return mark(s)
+		return mark(s, false)
 	}
 }
 
