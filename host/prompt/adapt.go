@@ -37,7 +37,8 @@ func (t *Template) adapt(c Conversation) Conversation {
 	if explained != "" {
 		c.Messages = addToSystem(c.Messages, explained)
 	}
-	if !t.Abilities.System {
+	last := len(c.Messages) - 1
+	if !t.Abilities.System || t.systemFades && last >= 0 && c.Messages[last].Role != User {
 		c.Messages = systemIntoUser(c.Messages)
 	}
 	return c

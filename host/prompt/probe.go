@@ -71,7 +71,10 @@ func (t *Template) probe(text string) error {
 	if a.ToolList = p.shows([]Message{userProbe}, probeListed, probeParam, probeUser); !a.ToolList {
 		p.tools = nil
 	}
-	a.Tools = p.callStyle()
+	if a.Tools = p.callStyle(); a.Tools && a.System {
+		call, result := probeCall("call_probe1", probeArg)
+		t.systemFades = !p.shows([]Message{system, userProbe, call, result}, probeSystem)
+	}
 	return nil
 }
 

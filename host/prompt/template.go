@@ -50,6 +50,7 @@ type Template struct {
 	compiled      *jinja.Template
 	now           func() time.Time
 	calls         callStyle
+	systemFades   bool            // it leaves the system message out when no user message is last
 	words         map[string]bool // of the template's text
 	reasoningKeys []string        // under which it looks for an answer's reasoning
 }
