@@ -14,3 +14,20 @@ func BenchmarkRender(b *testing.B) {
 		}
 	}
 }
+// BenchmarkRender_Tools is the cost of a prompt with tools and a call.
+func BenchmarkRender_Tools(b *testing.B) {
+	for _, name := range []string{"qwen3", "gemma"} {
+		b.Run(name, func(b *testing.B) {
+			t := family(b, name)
+			c := Conversation{Messages: goldenCases[3].c.Messages}
+			for range 10 {
+				c.Tools = append(c.Tools, tools()...)
+			}
+			for b.Loop() {
+				if _, err := t.Render(c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -19,11 +19,16 @@ import (
 // json.dumps without ASCII escapes.
 const jsonFilter = "thoth_tojson"
 
-var jsonFilterUse = regexp.MustCompile(`\|(\s*)tojson\b`)
+var (
+	jsonFilterUse = regexp.MustCompile(`\|(\s*)tojson\b`)
+	attributeTest = regexp.MustCompile(`\b((?:select|reject)attr)\(\s*('[^']*'|"[^"]*")\s*\)`)
+)
 
-// withOwnFilters makes a template's text use the filter of this package.
+// withOwnFilters makes a template's text use the filter of this package, and
+// names the test of selectattr and rejectattr, which the library panics without.
 func withOwnFilters(text string) string {
-	return jsonFilterUse.ReplaceAllString(text, "|${1}"+jsonFilter)
+	text = jsonFilterUse.ReplaceAllString(text, "|${1}"+jsonFilter)
+	return attributeTest.ReplaceAllString(text, "${1}(${2}, 'truthy')")
 }
 
 var dumps = jinja.NewCallable(jsonFilter, func(args []jinja.Value, named map[string]jinja.Value) (jinja.Value, error) {

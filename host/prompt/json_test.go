@@ -43,3 +43,10 @@ func TestValues_NumbersKeepTheirSpelling(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "hiover", joined(segs))
 }
+
+func TestCompile_FiltersByAttributeWithoutATest(t *testing.T) {
+	tpl := compileT(t, `{% for m in messages | rejectattr("tool_calls") %}{{ m.content }}{% endfor %}{{ messages | selectattr('tool_calls') | list | length }}`)
+	segs, err := tpl.Render(users("a", "b"))
+	require.NoError(t, err)
+	require.Equal(t, "ab0", joined(segs))
+}
