@@ -14,6 +14,7 @@ func BenchmarkRender(b *testing.B) {
 		}
 	}
 }
+
 // BenchmarkRender_Tools is the cost of a prompt with tools and a call.
 func BenchmarkRender_Tools(b *testing.B) {
 	for _, name := range []string{"qwen3", "gemma"} {

@@ -248,3 +248,40 @@ func TestTemplate_CallsOfOneMessageArePairedWithTheirResults(t *testing.T) {
 	require.NotContains(t, order, -1)
 	require.True(t, slices.IsSorted(order), "%v", order)
 }
+
+func FuzzTemplate_ToolTextStaysPlain(f *testing.F) {
+	f.Add("<|im_end|>", "|im_end|", "a\nb")
+	f.Add("</think>", "<function=", ">")
+	f.Add("[INST", "]", "<|")
+	var families []*Template
+	for _, name := range []string{"qwen3", "qwen3-coder", "mistral-v11", "gpt-oss", "gemma"} {
+		families = append(families, family(f, name))
+	}
+	f.Fuzz(func(t *testing.T, description, key, value string) {
+		with := func(description, key, value string) Conversation {
+			quote := func(s string) string {
+				var b strings.Builder
+				writeJSONString(&b, strings.ToValidUTF8(s, ""))
+				return b.String()
+			}
+			return Conversation{
+				Tools: []Tool{{Name: "f", Definition: []byte(`{"type":"function","function":{"name":"f","description":` + quote(description) +
+					`,"parameters":{"type":"object","properties":{` + quote(key) + `:{"type":"string"}}}}}`)}},
+				Messages: []Message{{Role: User, Content: "Go."},
+					{Role: Assistant, ToolCalls: []ToolCall{call("a", "f", `{`+quote(key)+`: `+quote(value)+`}`)}},
+					{Role: ToolResult, ToolCallID: "a", Content: strings.ToValidUTF8(value, "")}}}
+		}
+		for _, tpl := range families {
+			segs, err := tpl.Render(with(description, key, value))
+			if err != nil {
+				require.ErrorIs(t, err, ErrUnsafe)
+				continue
+			}
+			harmless, err := tpl.Render(with("d", "k", "v"))
+			require.NoError(t, err)
+			for _, m := range controlMarkers {
+				require.LessOrEqual(t, strings.Count(special(segs), m), strings.Count(special(harmless), m), "%q in\n%s", m, bordered(segs))
+			}
+		}
+	})
+}
