@@ -19,27 +19,27 @@ func TestLiquidEqual_CachedEqualsFresh(t *testing.T) {
 		equalEverywhere(t, mixedPrompts(50, 1), "THOTH_MODEL="+model())
 	})
 	t.Run("Q4_1 with KV of q8_0", func(t *testing.T) {
-		equalEverywhere(t, mixedPrompts(15, 1), "THOTH_MODEL="+model(), "THOTH_KV_TYPE=q8_0")
+		equalEverywhere(t, mixedPrompts(50, 1), "THOTH_MODEL="+model(), "THOTH_KV_TYPE=q8_0")
 	})
 	t.Run("Q8_0", func(t *testing.T) {
 		weights := ownModel(t, quantized(t, "q8_0"))
-		equalEverywhere(t, mixedPrompts(15, 1), weights...)
+		equalEverywhere(t, mixedPrompts(50, 1), weights...)
 		t.Run("with KV of q8_0", func(t *testing.T) {
-			equalEverywhere(t, mixedPrompts(10, 1), append(weights, "THOTH_KV_TYPE=q8_0")...)
+			equalEverywhere(t, mixedPrompts(50, 1), append(weights, "THOTH_KV_TYPE=q8_0")...)
 		})
 	})
 	t.Run("F16", func(t *testing.T) {
 		weights := append(ownModel(t, quantized(t, "f16")), "THOTH_EXACT=1")
-		equalEverywhere(t, mixedPrompts(10, 1), weights...)
+		equalEverywhere(t, mixedPrompts(50, 1), weights...)
 		t.Run("with KV of q8_0", func(t *testing.T) {
-			equalEverywhere(t, mixedPrompts(5, 1), append(weights, "THOTH_KV_TYPE=q8_0")...)
+			equalEverywhere(t, mixedPrompts(50, 1), append(weights, "THOTH_KV_TYPE=q8_0")...)
 		})
 	})
 	t.Run("SlidingWindow", func(t *testing.T) {
 		weights := windowModel(t, chatml)
 		equalEverywhere(t, mixedPrompts(50, 6), weights...)
 		t.Run("with KV of q8_0", func(t *testing.T) {
-			equalEverywhere(t, mixedPrompts(20, 6), append(weights, "THOTH_KV_TYPE=q8_0")...)
+			equalEverywhere(t, mixedPrompts(50, 6), append(weights, "THOTH_KV_TYPE=q8_0")...)
 		})
 	})
 }
