@@ -11,6 +11,7 @@ type dfa []dfaState
 type dfaState struct {
 	edges  []edge
 	accept bool // the text may end here
+	then   Rule // what follows it if it ends here
 }
 
 type edge struct {
@@ -120,7 +121,7 @@ func (w *writer) visit(i int) {
 		}
 	}
 	if w.d[i].accept {
-		w.alts[i] = append(w.alts[i], w.end)
+		w.alts[i] = append(w.alts[i], compact(append([]Rule{w.d[i].then}, w.end...)))
 	}
 	if w.names[i] != "" {
 		w.b.define(w.names[i], w.alts[i]...)
@@ -181,4 +182,53 @@ func (b *Builder) words(texts []string) Rule {
 		d[at].accept = true
 	}
 	return b.write(d, plain, "")
+}
+
+// both is the automaton of the texts both automata accept. The error names what
+// it would take more than so many states.
+func (d dfa) both(o dfa, states int) (dfa, error) {
+	type pair struct{ a, b int }
+	ids := map[pair]int{{}: 0}
+	pairs := []pair{{}}
+	var out dfa
+	for i := 0; i < len(pairs); i++ {
+		if len(pairs) > states {
+			return nil, failure("the conditions on the text together need more than %d states", states)
+		}
+		a, b := d[pairs[i].a], o[pairs[i].b]
+		s := dfaState{accept: a.accept && b.accept}
+		for _, ea := range a.edges {
+			for _, eb := range b.edges {
+				on := ea.on.intersect(eb.on)
+				if len(on) == 0 {
+					continue
+				}
+				to := pair{ea.to, eb.to}
+				id, ok := ids[to]
+				if !ok {
+					id = len(pairs)
+					ids[to] = id
+					pairs = append(pairs, to)
+				}
+				s.edges = append(s.edges, edge{on, id})
+			}
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// count is the automaton of any text of least to most characters.
+func count(least, most int) dfa {
+	d := make(dfa, max(least, most)+1)
+	for i := range d {
+		d[i].accept = i >= least
+		if i+1 < len(d) {
+			d[i].edges = []edge{{anyChar, i + 1}}
+		}
+	}
+	if most < 0 {
+		d[least].edges = []edge{{anyChar, least}}
+	}
+	return d
 }

@@ -45,6 +45,7 @@ type Builder struct {
 type rule struct {
 	alts     [][]Rule
 	defined  bool
+	named    bool // by those who use the builder
 	nullable bool // matches the empty text
 }
 
@@ -94,7 +95,7 @@ func (b *Builder) Choice(r ...Rule) Rule {
 		if text, ok := unquote(one); ok {
 			texts = append(texts, text)
 		} else {
-			alts = append(alts, compact([]Rule{one}))
+			alts = append(alts, b.inline(one))
 		}
 	}
 	if len(texts) > 0 {
@@ -102,12 +103,20 @@ func (b *Builder) Choice(r ...Rule) Rule {
 		if len(alts) == 0 {
 			return tree
 		}
-		alts = append(alts, []Rule{tree})
+		alts = append(alts, compact([]Rule{tree}))
 	}
 	if len(alts) == 1 && len(alts[0]) == 1 {
 		return alts[0][0]
 	}
 	return b.add(alts...)
+}
+
+// inline is the body of a rule of ours that is one sequence, else the rule.
+func (b *Builder) inline(r Rule) []Rule {
+	if d := b.rules[r]; d != nil && d.defined && !d.named && len(d.alts) == 1 {
+		return d.alts[0]
+	}
+	return compact([]Rule{r})
 }
 
 // Repeat is r from least to most times; most < 0 means no bound.
@@ -140,6 +149,7 @@ func (b *Builder) Rule(name string, body Rule) Rule {
 	}
 	return b.once(name+" ::= "+string(body), func() Rule {
 		r := b.declare(name)
+		b.rules[r].named = true
 		b.define(r, compact([]Rule{body}))
 		return r
 	})
@@ -332,6 +342,11 @@ func (b *Builder) fail(format string, args ...any) Rule {
 		b.err = &Error{Message: fmt.Sprintf(format, args...)}
 	}
 	return ""
+}
+
+// failure is an error that no place in a schema belongs to.
+func failure(format string, args ...any) error {
+	return &Error{Message: fmt.Sprintf(format, args...)}
 }
 
 func (b *Builder) tooLarge() Rule {

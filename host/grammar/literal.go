@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -33,10 +34,12 @@ func writeChar(out *strings.Builder, c rune, special string) {
 	case strings.ContainsRune(special, c) && strings.ContainsRune(`"\[]`, c):
 		out.WriteByte('\\')
 		out.WriteRune(c)
-	case c < 0x20 || c == 0x7f || strings.ContainsRune(special, c) || strings.ContainsRune("(){", c):
+	case c < 0x80 && (!unicode.IsPrint(c) || strings.ContainsRune(special, c) || strings.ContainsRune("(){", c)):
 		fmt.Fprintf(out, `\x%02X`, c)
-	case c >= 0x80 && c < 0xa0 || c == utf8.RuneError || c >= 0xd800 && c < 0xe000:
+	case !unicode.IsPrint(c) && c < 0x10000:
 		fmt.Fprintf(out, `\u%04X`, c)
+	case !unicode.IsPrint(c):
+		fmt.Fprintf(out, `\U%08X`, c)
 	default:
 		out.WriteRune(c)
 	}

@@ -1,11 +1,283 @@
 package grammar
 
-import "math/big"
+import (
+	"cmp"
+	"math/big"
+	"strings"
+)
 
-func (b *Builder) integerRange(least, most *big.Int) Rule {
-	return b.Sequence(b.Choice(`"-"`, ""), b.Choice(`"0"`, b.Sequence("[1-9]", b.Repeat("[0-9]", 0, 14))))
+const (
+	// exactDigits is how many digits a double keeps of any decimal. A number
+	// with no more of them lies where its digits say, for every reader.
+	exactDigits = 15
+	// maxDigits is how many a bound may ask for on its far side: 64-bit integers.
+	maxDigits = 20
+	// maxStep bounds the remainders a multiple has to count.
+	maxStep = 1 << 20
+)
+
+// numbers is a set of numbers. They are written without an exponent, leading
+// zeros, "-0" or "+"; where there is no bound they end after exactDigits, so that
+// no model writes digits for ever.
+type numbers struct {
+	least, most           *big.Rat // nil: no bound
+	aboveLeast, belowMost bool     // the bound itself is left out
+	integer               bool     // no fraction
+	multiple              *big.Rat // of this positive number only; nil: any
 }
 
+// integerRange is an integer from least to most; nil means no bound.
+func (b *Builder) integerRange(least, most *big.Int) Rule {
+	n := numbers{integer: true}
+	if least != nil {
+		n.least = new(big.Rat).SetInt(least)
+	}
+	if most != nil {
+		n.most = new(big.Rat).SetInt(most)
+	}
+	r, err := b.number(n)
+	if err != nil {
+		return b.fail("%v", err)
+	}
+	return r
+}
+
+// numberRange is a number from least to most, of no more digits than exactDigits.
 func (b *Builder) numberRange(least, most *big.Rat, aboveLeast, belowMost bool) (Rule, error) {
-	return b.Sequence(b.integerRange(nil, nil), b.Choice("", b.Sequence(`"."`, b.Repeat("[0-9]", 1, 15)))), nil
+	return b.number(numbers{least: least, most: most, aboveLeast: aboveLeast, belowMost: belowMost})
+}
+
+func (b *Builder) number(n numbers) (Rule, error) {
+	if b.err != nil {
+		return "", b.err
+	}
+	places, step, err := n.unit()
+	if err != nil {
+		return "", err
+	}
+	// From here on everything is counted in units of the last place.
+	least, most := scaled(n.least, places, n.aboveLeast, 1), scaled(n.most, places, n.belowMost, -1)
+	one, d := big.NewInt(1), dfa{{}}
+	if most == nil || most.Sign() >= 0 {
+		from := new(big.Int)
+		if least != nil && least.Sign() > 0 {
+			from = least
+		}
+		if err := d.add(0, newDecimals(from, farEnd(from, most, places), places, step), b.limits.GrammarSize/16); err != nil {
+			return "", err
+		}
+	}
+	if least == nil || least.Sign() < 0 {
+		from, to := one, least
+		if most != nil && most.Sign() < 0 {
+			from = new(big.Int).Neg(most)
+		}
+		if to != nil {
+			to = new(big.Int).Neg(least)
+		}
+		minus := len(d)
+		d = append(d, dfaState{})
+		d[0].edges = append(d[0].edges, edge{charset{{'-', '-'}}, minus})
+		if err := d.add(minus, newDecimals(from, farEnd(from, to, places), places, step), b.limits.GrammarSize/16); err != nil {
+			return "", err
+		}
+	}
+	if !d.trim() {
+		return "", failure("no number of at most %d digits lies within the bounds", exactDigits)
+	}
+	return b.write(d, plain, ""), nil
+}
+
+// unit is how many digits a fraction may have, and how many units of the last
+// one the step is between the numbers.
+func (n numbers) unit() (places int, step int64, err error) {
+	if !n.integer {
+		places = exactDigits
+	}
+	if n.multiple == nil {
+		return places, 1, nil
+	}
+	if n.multiple.Sign() <= 0 {
+		return 0, 0, failure("a number cannot be a multiple of %s", n.multiple.RatString())
+	}
+	whole := new(big.Int)
+	if n.integer {
+		// An integer is a multiple of p/q in lowest terms if it is one of p.
+		whole = n.multiple.Num()
+	} else {
+		for places = 0; places <= exactDigits; places++ {
+			if x := new(big.Rat).Mul(n.multiple, new(big.Rat).SetInt(power(places))); x.IsInt() {
+				whole = x.Num()
+				break
+			}
+		}
+	}
+	if whole.Sign() == 0 || whole.Cmp(big.NewInt(maxStep)) > 0 {
+		return 0, 0, failure("a multiple of %.40s has too many digits to be enforced", n.multiple.RatString())
+	}
+	return places, whole.Int64(), nil
+}
+
+// scaled is the bound in units of the last place, rounded towards the inside; an
+// open bound is one unit further in.
+func scaled(bound *big.Rat, places int, open bool, inside int64) *big.Int {
+	if bound == nil {
+		return nil
+	}
+	x := new(big.Rat).Mul(bound, new(big.Rat).SetInt(power(places)))
+	floor := new(big.Int).Div(x.Num(), x.Denom()) // Euclidean: the denominator is positive
+	switch {
+	case inside > 0 && (!x.IsInt() || open):
+		floor.Add(floor, big.NewInt(1))
+	case inside < 0 && x.IsInt() && open:
+		floor.Sub(floor, big.NewInt(1))
+	}
+	return floor
+}
+
+// farEnd is the largest magnitude to write: the bound, unless it asks for more
+// digits than anyone needs.
+func farEnd(from, to *big.Int, places int) *big.Int {
+	digits := exactDigits
+	if to != nil {
+		digits = maxDigits
+	}
+	if n := len(from.String()) - places; n >= digits {
+		digits = n + 1
+	}
+	end := power(digits + places)
+	end.Sub(end, big.NewInt(1))
+	if to != nil && to.Cmp(end) < 0 {
+		return to
+	}
+	return end
+}
+
+func power(places int) *big.Int {
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil)
+}
+
+// decimals are the decimals from least to most that are multiples of step, in
+// units of the last place.
+type decimals struct {
+	least, most bound
+	places      int
+	step        int64
+}
+
+// bound is the digits before and after the point.
+type bound struct{ whole, fraction string }
+
+func newDecimals(least, most *big.Int, places int, step int64) decimals {
+	split := func(x *big.Int) bound {
+		text := x.String()
+		if n := places + 1 - len(text); n > 0 {
+			text = strings.Repeat("0", n) + text
+		}
+		return bound{text[:len(text)-places], text[len(text)-places:]}
+	}
+	return decimals{split(least), split(most), places, step}
+}
+
+// digits is what is known of a number that is read from the left.
+type digits struct {
+	fraction bool  // the point was read
+	zero     bool  // it begins with 0
+	count    int   // digits read before the point, or after it
+	left     int   // digits that may still follow the point
+	rem      int64 // remainder of all digits by the step
+
+	// How they compare with as many digits of the bounds: -1, 0 or 1.
+	least, most int
+}
+
+// read is what is known after one more character, and whether it may come.
+func (m decimals) read(at digits, c rune) (digits, bool) {
+	if c == '.' {
+		next := m.whole(at)
+		next.fraction, next.zero, next.count = true, false, 0
+		if next.left = min(m.places, exactDigits-at.count); at.zero {
+			next.left = m.places
+		}
+		return next, !at.fraction && at.count > 0 && next.left > 0 && next.least >= 0 && next.most <= 0
+	}
+	next := at
+	next.count++
+	next.rem = (at.rem*10 + int64(c-'0')) % m.step
+	if at.fraction {
+		next.left--
+		next.least = compare(at.least, c, m.least.fraction, at.count)
+		next.most = compare(at.most, c, m.most.fraction, at.count)
+		return next, at.left > 0 && next.least >= 0 && next.most <= 0
+	}
+	next.zero = at.count == 0 && c == '0'
+	next.least = compare(at.least, c, m.least.whole, at.count)
+	next.most = compare(at.most, c, m.most.whole, at.count)
+	return next, !at.zero && at.count < len(m.most.whole)
+}
+
+// whole compares the digits before the point once none follows: with more of
+// them a number is larger.
+func (m decimals) whole(at digits) digits {
+	if n := len(m.least.whole); at.count != n {
+		at.least = cmp.Compare(at.count, n)
+	}
+	if n := len(m.most.whole); at.count != n {
+		at.most = cmp.Compare(at.count, n)
+	}
+	return at
+}
+
+// accepts tells whether the number may end here.
+func (m decimals) accepts(at digits) bool {
+	read := at.count
+	if !at.fraction {
+		at, read = m.whole(at), 0
+	}
+	rem := at.rem
+	for range m.places - read {
+		rem = rem * 10 % m.step
+	}
+	atLeast := at.least > 0 || at.least == 0 && strings.Trim(m.least.fraction[read:], "0") == ""
+	return at.count > 0 && rem == 0 && atLeast && at.most <= 0
+}
+
+func compare(before int, c rune, digits string, i int) int {
+	switch {
+	case before != 0:
+		return before
+	case i >= len(digits):
+		return 1
+	}
+	return cmp.Compare(c, rune(digits[i]))
+}
+
+// add puts the automaton of the decimals at a state.
+func (d *dfa) add(start int, m decimals, states int) error {
+	ids := map[digits]int{{}: start}
+	queue := []digits{{}}
+	for len(queue) > 0 {
+		at := queue[0]
+		queue = queue[1:]
+		id := ids[at]
+		(*d)[id].accept = m.accepts(at)
+		for _, c := range ".0123456789" {
+			next, ok := m.read(at, c)
+			if !ok {
+				continue
+			}
+			to, ok := ids[next]
+			if !ok {
+				to = len(*d)
+				ids[next] = to
+				*d = append(*d, dfaState{})
+				queue = append(queue, next)
+			}
+			(*d)[id].edges = append((*d)[id].edges, edge{charset{{c, c}}, to})
+		}
+		if len(*d) > states {
+			return failure("the bounds and the step of the number together need more than %d states", states)
+		}
+	}
+	return nil
 }
