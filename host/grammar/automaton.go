@@ -26,7 +26,8 @@ func (d dfa) trim() bool {
 	var queue []int
 	alive := make([]bool, len(d))
 	for i, s := range d {
-		for _, e := range s.edges {
+		d[i].edges = slices.DeleteFunc(s.edges, func(e edge) bool { return len(e.on) == 0 })
+		for _, e := range d[i].edges {
 			from[e.to] = append(from[e.to], i)
 		}
 		if s.accept {
@@ -45,7 +46,7 @@ func (d dfa) trim() bool {
 		}
 	}
 	for i := range d {
-		d[i].edges = slices.DeleteFunc(d[i].edges, func(e edge) bool { return !alive[e.to] || len(e.on) == 0 })
+		d[i].edges = slices.DeleteFunc(d[i].edges, func(e edge) bool { return !alive[e.to] })
 	}
 	return len(d) > 0 && alive[0]
 }

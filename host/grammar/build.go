@@ -150,7 +150,7 @@ func (b *Builder) Rule(name string, body Rule) Rule {
 	return b.once(name+" ::= "+string(body), func() Rule {
 		r := b.declare(name)
 		b.rules[r].named = true
-		b.define(r, compact([]Rule{body}))
+		b.define(r, b.inline(body))
 		return r
 	})
 }
@@ -163,7 +163,7 @@ func (b *Builder) Build(root Rule) (string, error) {
 	queue := []Rule{start}
 	altsOf := func(r Rule) [][]Rule {
 		if r == start {
-			return [][]Rule{compact([]Rule{root})}
+			return [][]Rule{b.inline(root)}
 		}
 		return b.rules[r].alts
 	}

@@ -147,7 +147,9 @@ func (p *patternParser) atom(depth int) *expr {
 		p.fail("has nothing before %q to repeat", c)
 		return nil
 	case '{':
+		at := p.pos
 		if _, _, ok := p.counts(); ok {
+			p.pos = at
 			p.fail("has nothing before a repetition to repeat")
 		}
 		if p.err != nil {
