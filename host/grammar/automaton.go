@@ -67,8 +67,8 @@ func plain(s charset) [][]Rule {
 // automaton must be trimmed.
 func (b *Builder) write(d dfa, spell speller, end Rule) Rule {
 	w := writer{b: b, d: d, spell: spell, end: compact([]Rule{end}),
-
-		uses: make([]int, len(d)), open: make([]bool, len(d)), names: make([]Rule, len(d)), alts: make([][][]Rule, len(d))}
+		uses: make([]int, len(d)), open: make([]bool, len(d)), names: make([]Rule, len(d)), alts: make([][][]Rule, len(d)),
+		spellings: map[setKey][][]Rule{}}
 	for _, s := range d {
 		for _, e := range s.edges {
 			w.uses[e.to]++
@@ -94,6 +94,14 @@ type writer struct {
 	open  []bool     // its visit has not ended
 	names []Rule     // "" as long as nothing refers to it
 	alts  [][][]Rule // its body, once visited
+
+	spellings map[setKey][][]Rule
+}
+
+// setKey is a set by its place in memory.
+type setKey struct {
+	first *interval
+	n     int
 }
 
 func (w *writer) visit(i int) {
@@ -140,19 +148,32 @@ func (w *writer) next(i, to int) []Rule {
 		}
 		return []Rule{w.names[to]}
 	}
-	if alts := w.alts[to]; len(alts) == 1 && (w.uses[to] == 1 || len(alts[0]) <= 1) {
-		return alts[0]
+	// What has one way on and one way in needs no name. A long run is cut, or to
+	// put it together from its end would take the square of its length.
+	if alts := w.alts[to]; len(alts) == 1 && (len(alts[0]) <= 1 || w.uses[to] == 1 && len(alts[0]) < 64) {
+		if len(alts[0]) == 0 || len(alts[0][0]) < 256 {
+			return alts[0]
+		}
 	}
 	return []Rule{w.rule(to)}
 }
 
-// spelled gives what is long a name.
+// spelled gives what is long a name. States share their sets, some of which have
+// hundreds of intervals, so each set is written once.
 func (w *writer) spelled(on charset) [][]Rule {
-	ways := w.spell(on)
-	if len(body(ways)) > 40 {
-		return [][]Rule{{w.b.add(ways...)}}
+	key := setKey{&on[0], len(on)}
+	ways, ok := w.spellings[key]
+	if !ok {
+		if ways = w.spell(on); len(body(ways)) > 40 {
+			ways = [][]Rule{{w.b.add(ways...)}}
+		}
+		w.spellings[key] = ways
 	}
-	return ways
+	out := make([][]Rule, len(ways))
+	for i, way := range ways {
+		out[i] = slices.Clone(way)
+	}
+	return out
 }
 
 // rule is the rule of a state that was visited.

@@ -25,7 +25,7 @@ func Check(text string, l Limits) error {
 	g, err := gbnf.Parse(text, gbnf.Limits{
 		Repeat:   min(l.Repeat, stationRepeated/max(len(text), 1)),
 		Depth:    stationNesting - 28,
-		Elements: 2 * l.GrammarSize,
+		Elements: l.GrammarSize,
 	})
 	if err == nil {
 		err = g.Check()

@@ -69,7 +69,7 @@ func parsePattern(pattern string, repeat int) (*expr, error) {
 	if !utf8.ValidString(pattern) {
 		return nil, &Error{Message: "the pattern must be valid UTF-8"}
 	}
-	p := patternParser{src: pattern, repeat: repeat}
+	p := patternParser{src: pattern, repeat: repeat, tables: map[string]class{}}
 	e := p.choice(0)
 	if p.err == nil && p.pos < len(p.src) {
 		p.fail(`has a ")" too many`)
@@ -83,7 +83,8 @@ func parsePattern(pattern string, repeat int) (*expr, error) {
 type patternParser struct {
 	src    string
 	pos    int
-	repeat int    // the largest count
+	repeat int // the largest count
+	tables map[string]class
 	err    *Error // the first failure; the parser then is at the end of src
 }
 
@@ -447,32 +448,42 @@ func (p *patternParser) property(at int, negated bool) class {
 		name = p.src[p.pos : p.pos+1]
 		p.pos++
 	}
-	kind, value, ok := strings.Cut(name, "=")
-	if !ok {
-		value = name
-	}
-	var table *unicode.RangeTable
-	switch kind {
-	case "Script", "sc":
-		table = unicode.Scripts[value]
-	case "General_Category", "gc", name:
-		if alias := unicode.CategoryAliases[value]; alias != "" {
-			value = alias
+	c, known := p.tables[name]
+	if !known {
+		table := unicodeTable(name)
+		if table == nil {
+			p.pos = at
+			p.fail(`has a property \p{%.40s} that is not known`, name)
+			return class{}
 		}
-		if table = unicode.Categories[value]; table == nil && kind == name {
-			table = unicode.Scripts[value]
-		}
+		c = exactly(fromTable(table))
+		p.tables[name] = c
 	}
-	if table == nil {
-		p.pos = at
-		p.fail(`has a property \p{%.40s} that is not known`, name)
-		return class{}
-	}
-	c := exactly(fromTable(table))
 	if negated {
 		return c.not()
 	}
 	return c
+}
+
+// unicodeTable is a script or general category by its name, or nil.
+func unicodeTable(name string) *unicode.RangeTable {
+	kind, value, ok := strings.Cut(name, "=")
+	if !ok {
+		value = name
+	}
+	switch kind {
+	case "Script", "sc":
+		return unicode.Scripts[value]
+	case "General_Category", "gc", name:
+		if alias := unicode.CategoryAliases[value]; alias != "" {
+			value = alias
+		}
+		if table := unicode.Categories[value]; table != nil || kind != name {
+			return table
+		}
+		return unicode.Scripts[value]
+	}
+	return nil
 }
 
 func (p *patternParser) at(s string) bool { return strings.HasPrefix(p.src[p.pos:], s) }

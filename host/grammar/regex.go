@@ -18,7 +18,9 @@ func (b *Builder) Regex(pattern string) (Rule, error) {
 	}
 	for i := range d {
 		for j, e := range d[i].edges {
-			d[i].edges[j].on = e.on.minus(charset{{0, 0}})
+			if len(e.on) > 0 && e.on[0].lo == 0 {
+				d[i].edges[j].on = e.on.minus(charset{{0, 0}})
+			}
 		}
 	}
 	if !d.trim() {
@@ -132,10 +134,10 @@ type subsets struct {
 func (s *subsets) run(first int) (dfa, error) {
 	s.state(s.closure([]int{first}, true, false))
 	for i := 0; i < len(s.sets); i++ {
+		s.step(i)
 		if len(s.sets) > s.states || s.work < 0 {
 			return nil, failure("the pattern is too complex: its automaton has more than %d states or takes too long to make", s.states)
 		}
-		s.step(i)
 	}
 	return s.out, nil
 }
@@ -194,13 +196,24 @@ func (s *subsets) step(id int) {
 		begin bool
 		to    int
 	}
-	var turns []turn
+	var open []place
 	for _, i := range s.sets[id] {
-		for _, span := range s.nfa[i].on {
-			turns = append(turns, turn{span.lo, true, s.nfa[i].to}, turn{span.hi + 1, false, s.nfa[i].to})
+		if len(s.nfa[i].on) > 0 {
+			open = append(open, s.nfa[i])
 		}
 	}
-	s.work -= len(turns)
+	if len(open) == 1 {
+		to := s.state(s.closure([]int{open[0].to}, false, false))
+		s.out[id].edges = []edge{{open[0].on, to}}
+		return
+	}
+	var turns []turn
+	for _, p := range open {
+		for _, span := range p.on {
+			turns = append(turns, turn{span.lo, true, p.to}, turn{span.hi + 1, false, p.to})
+		}
+	}
+	s.work -= 4 * len(turns) // they are sorted
 	slices.SortFunc(turns, func(a, b turn) int { return int(a.at) - int(b.at) })
 	var order []string
 	spans := map[string][]interval{}

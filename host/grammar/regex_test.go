@@ -109,6 +109,8 @@ func TestBuilderRegex_SaysWhyItRefuses(t *testing.T) {
 		{`(x{1,1000}){1,1000}`, large},
 		{`((((((a{9}){9}){9}){9}){9}){9}){9}`, large},
 		{`(a|b)*a(a|b){15}`, complex},
+		{strings.Repeat("a?", 16000), complex},
+		{`(\p{L}?\p{Lu}?\p{N}?){300}`, complex},
 		{`(.*a){0,20}(.*b){0,20}(.*c){0,20}.{0,400}`, complex},
 	} {
 		t.Run(c.message, func(t *testing.T) {

@@ -3,7 +3,6 @@ package gbnf
 import (
 	"container/heap"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -13,14 +12,14 @@ const (
 	maxDepth  = 4000    // calls in each other while it looks for the next characters
 	maxPaths  = 1 << 20 // visits while it looks for left recursion
 	maxOpen   = 5000    // alternatives open at one place
-	maxStacks = 1000    // readings of one text, as far as the probe finds them
+	maxStacks = 2000    // readings of one text, as far as the probe finds them
 
 	probeSteps = 48      // characters
 	probeWork  = 300_000 // stacks looked at
 )
 
-// infinite is the length of what never ends.
-const infinite = math.MaxInt32
+// infinite is the length of what never ends, or ends after a million characters.
+const infinite = 1 << 20
 
 // Check finds what the engine cannot work with: it would recurse without end, or
 // need time or memory without bound. Its error is an *Error.
