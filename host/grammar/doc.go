@@ -13,6 +13,12 @@
 // [*Error] that names the place in the schema and the reason; nothing is ever
 // left out silently.
 //
+// Texts, which are strings, patterns, formats, numbers and text up to a marker,
+// are deterministic automata, written as one rule a state: the engine then has one
+// reading of a text to follow, and a token costs the least. Patterns mean what
+// ECMA-262, RE2 and Python mean by them alike. Grammars that clients write are
+// taken as they are, if [Check] finds that the engine can bear them.
+//
 // JSON is written the way Python's json.dumps writes it: ", " and ": " between
 // values, no other white space. A chat template's tojson writes a call's
 // arguments the same way when the client sends them back, so that liquid memory
