@@ -147,7 +147,7 @@ func (b *Builder) Rule(name string, body Rule) Rule {
 	if b.err != nil {
 		return ""
 	}
-	return b.once(name+" ::= "+string(body), func() Rule {
+	return b.once("\x00"+name+" ::= "+string(body), func() Rule {
 		r := b.declare(name)
 		b.rules[r].named = true
 		b.define(r, b.inline(body))
@@ -260,7 +260,8 @@ func (b *Builder) add(alts ...[]Rule) Rule {
 	})
 }
 
-// once is the rule that make returned when it was first called for this key.
+// once is the rule that make returned when it was first called for this key: a
+// body, or what no body is because it begins with a zero.
 func (b *Builder) once(key string, make func() Rule) Rule {
 	if r, ok := b.made[key]; ok {
 		return r

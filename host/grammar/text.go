@@ -8,7 +8,7 @@ func (b *Builder) jsonString(least, most int) Rule {
 	if n := max(least, most); n > b.limits.Repeat {
 		return b.fail("a string of %d characters is too large a bound: at most %d is allowed", n, b.limits.Repeat)
 	}
-	char := b.once("a character of a JSON string", func() Rule {
+	char := b.once("\x00a character of a JSON string", func() Rule {
 		hex := Rule("[0-9A-Fa-f]")
 		low := b.Sequence(`"\\u"`, "[Dd]", "[C-Fc-f]", hex, hex)
 		unit := b.Choice(

@@ -9,7 +9,7 @@ import (
 // Without is any text, also the empty one, in which none of the markers occurs.
 // A marker may follow it: the text may well end in the beginning of one.
 func (b *Builder) Without(markers ...string) Rule {
-	return b.once("without "+strings.Join(markers, "\x00"), func() Rule {
+	return b.once("\x00without "+strings.Join(markers, "\x00"), func() Rule {
 		marks := make([]Mark, len(markers))
 		for i, m := range markers {
 			marks[i].Marker = m
