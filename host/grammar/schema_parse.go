@@ -271,7 +271,7 @@ func (c *compiler) count(path string, v *value, repeated bool) (int, error) {
 	}
 	n := v.num.Num()
 	if repeated && (!n.IsInt64() || n.Int64() > int64(c.limits.Repeat)) {
-		return 0, fail(path, "is %.20s, the limit is %d", n, c.limits.Repeat)
+		return 0, fail(path, "is %s, the limit is %d", short(n.String()), c.limits.Repeat)
 	}
 	if !n.IsInt64() || n.Int64() > 1<<30 {
 		return 1 << 30, nil
