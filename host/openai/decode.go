@@ -11,23 +11,29 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDepth bounds the nesting of a body: OpenAI's own requests stay below 16,
-// JSON schemas included, and a recursive reader must not meet 20,000.
+// maxDepth bounds the nesting of a body, unless [Limits] do, and that of a call's
+// arguments: OpenAI's own requests stay below 16, JSON schemas included, and a
+// recursive reader must not meet 20,000.
 const maxDepth = 128
 
 // DecodeChat decodes and validates a request body.
 func DecodeChat(body []byte, l Limits) (*ChatRequest, *Error) {
-	if depth(body) > maxDepth {
-		return nil, NewError(CodeInvalidJSON, "", "the body is nested too deeply: at most %d levels are allowed", maxDepth)
-	}
 	r := new(ChatRequest)
-	if err := json.Unmarshal(body, r); err != nil {
-		return nil, decodeError("", err)
+	if e := decodeBody(body, l, r); e != nil {
+		return nil, e
 	}
 	if err := r.validate(l); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// decodeBody decodes a body that is not nested too deeply.
+func decodeBody(body []byte, l Limits, into any) *Error {
+	if most, has := l.WithDefaults().Depth, depth(body); has > most {
+		return NewError(CodeInvalidJSON, "", "the body is nested %d levels deep: at most %d are allowed", has, most)
+	}
+	return decodeAt("", body, into)
 }
 
 // depth is the deepest nesting of arrays and objects, without recursion and

@@ -10,6 +10,7 @@ import (
 
 // Limits bound what one request may ask for.
 type Limits struct {
+	Depth      int // nesting of arrays and objects in a body; default 128
 	Messages   int // most messages; default 4096
 	Choices    int // most choices (n); default 16
 	Stops      int // most stop strings; default 16 (OpenAI: 4; the station's own limit is 16)
@@ -24,7 +25,7 @@ func (l Limits) WithDefaults() Limits {
 	for _, f := range []struct {
 		v *int
 		d int
-	}{{&l.Messages, 4096}, {&l.Choices, 16}, {&l.Stops, 16}, {&l.StopBytes, 1024}, {&l.LogitBias, 1024}, {&l.Tools, 128}} {
+	}{{&l.Depth, maxDepth}, {&l.Messages, 4096}, {&l.Choices, 16}, {&l.Stops, 16}, {&l.StopBytes, 1024}, {&l.LogitBias, 1024}, {&l.Tools, 128}} {
 		if *f.v == 0 {
 			*f.v = f.d
 		}
