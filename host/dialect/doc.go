@@ -5,12 +5,22 @@
 // model's chat template. An [Ask] is what one request wants of an answer. From
 // both come the grammar that makes the model keep to it ([Dialect.Grammar]) and
 // the [Parser] that takes the answer's text apart again, as it arrives, into
-// [Event]s: text for the user, reasoning, calls.
+// [Event]s: text for the user, reasoning, calls. Calls stand in blocks: an
+// opening marker, one call or several, what closes it.
 //
 // A model without tool training is spoken to in the generic dialect, which the
 // prompt explains to it and the grammar enforces.
 //
 // The invariants: the events of an answer do not depend on how its text was cut
-// into pieces; and no byte of the answer is lost: what only looks like a call is
-// text.
+// into pieces; no byte of the answer is lost: what only looks like a call is
+// text, and only white space around markers is dropped; and what a dialect's
+// grammar accepts, its parser reads as calls whose arguments the schema accepts.
+//
+// The parsers are ollama's where they can be. Its thinking package finds the
+// reasoning, its harmony package reads gpt-oss's headers, and its model/parsers
+// read the values of formats that are not JSON. Where blocks begin and end is
+// found here, because those parsers drop the text of a call they cannot read,
+// and end a call at a marker that stands in one of its strings. The arguments of
+// JSON formats are the model's own bytes: the client sends them back, and a
+// prefix kept by liquid memory is found again only if they are the same.
 package dialect
