@@ -54,10 +54,12 @@ type job struct {
 
 	prompt   []wire.Segment
 	promptMS float64
+	shape    shape
 	memory   liquid.Request // of every choice, what it generates apart
 	place    *ticket
 	outcomes []*liquid.Outcome // by choice; nil while nothing is known
-	ended    []*wire.Done      // of the choices that ended
+	choices  []choice
+	ended    []*wire.Done // of the choices that ended
 }
 
 // prepare does all that needs no place: everything wrong with a request is said
@@ -99,7 +101,15 @@ func (s *Server) prepare(w http.ResponseWriter, r *http.Request, h *hold) (*job,
 		ID: "chatcmpl-" + strings.ToLower(rand.Text()), Created: rec.arrived.Unix(), Model: v.names[0], Fingerprint: v.fingerprint}}
 	start := time.Now()
 	var points []liquid.Point
-	if j.prompt, points, e = render(v.template, req, s.memory.On()); e != nil {
+	c := conversation(req)
+	c.Generic = v.dialect.Generic()
+	if c.Variables, e = variables(req, v); e != nil {
+		return nil, e
+	}
+	if j.prompt, points, e = render(v.template, c, s.memory.On()); e != nil {
+		return nil, e
+	}
+	if j.shape, e = s.shape(req, v.dialect, j.prompt); e != nil {
 		return nil, e
 	}
 	j.promptMS = milliseconds(time.Since(start))
@@ -114,8 +124,7 @@ func (s *Server) prepare(w http.ResponseWriter, r *http.Request, h *hold) (*job,
 // render makes the prompt of a request and words what went wrong. Where its
 // breakpoints lie costs renderings more, so that is asked for only when they
 // are of use.
-func render(t *prompt.Template, req *openai.ChatRequest, breakpoints bool) ([]wire.Segment, []liquid.Point, *openai.Error) {
-	c := conversation(req)
+func render(t *prompt.Template, c prompt.Conversation, breakpoints bool) ([]wire.Segment, []liquid.Point, *openai.Error) {
 	var segments []wire.Segment
 	var found []prompt.Point
 	var err error
@@ -147,10 +156,14 @@ func render(t *prompt.Template, req *openai.ChatRequest, breakpoints bool) ([]wi
 	return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "the model's chat template cannot render these messages")
 }
 
-// conversation is the request as the template's package wants it. developer is
-// OpenAI's newer word for system, and templates know the older one.
+// conversation is the request as the template's package wants it, its variables
+// apart. developer is OpenAI's newer word for system, and templates know the older
+// one. The tools are shown whatever tool_choice is: the prefix stays the same.
 func conversation(req *openai.ChatRequest) prompt.Conversation {
-	c := prompt.Conversation{Messages: make([]prompt.Message, len(req.Messages)), Variables: variables(req)}
+	c := prompt.Conversation{Messages: make([]prompt.Message, len(req.Messages))}
+	for _, t := range req.Tools {
+		c.Tools = append(c.Tools, prompt.Tool{Name: t.Name, Definition: t.Definition})
+	}
 	for i, m := range req.Messages {
 		p := prompt.Message{Role: *m.Role, Content: m.Content.Text, Name: m.Name, ToolCallID: m.ToolCallID, Breakpoints: m.Content.Breakpoints}
 		if p.Role == string(openai.RoleDeveloper) {
@@ -167,27 +180,50 @@ func conversation(req *openai.ChatRequest) prompt.Conversation {
 	return c
 }
 
-// variables are the template variables of a request; an explicit
-// reasoning_effort in chat_template_kwargs wins over the parameter.
-func variables(req *openai.ChatRequest) []byte {
+// variables are the template variables of a request. What is set in
+// chat_template_kwargs wins over reasoning_effort.
+func variables(req *openai.ChatRequest, v *view) ([]byte, *openai.Error) {
 	given := []byte(req.ChatTemplateKwargs)
 	if string(given) == "null" {
 		given = nil
 	}
 	if req.ReasoningEffort == nil {
-		return given
+		return given, nil
 	}
 	all := map[string]jsontext.Value{}
 	if len(given) > 0 {
 		if err := json.Unmarshal(given, &all); err != nil {
-			return given // the renderer refuses it by name
+			return given, nil // the renderer refuses it by name
 		}
 	}
-	if _, ok := all["reasoning_effort"]; !ok {
-		all["reasoning_effort"] = jsontext.Value(`"` + *req.ReasoningEffort + `"`) // one of a few words
+	effort := *req.ReasoningEffort
+	name, value, ok := v.template.Abilities.Effort(effort)
+	switch {
+	case ok:
+	case effort == effortNone && !v.dialect.Thinks:
+		return given, nil // it asks for what the model does anyway
+	default:
+		return nil, openai.NewError(openai.CodeUnsupported, "reasoning_effort", "reasoning_effort is %q, which this model does not know: %s", effort, v.efforts())
+	}
+	if _, set := all[name]; !set {
+		all[name] = jsontext.Value(value)
 	}
 	b, _ := json.Marshal(all, json.Deterministic(true))
-	return b
+	return b, nil
+}
+
+const effortNone = "none"
+
+// efforts says which values of reasoning_effort the model takes.
+func (v *view) efforts() string {
+	known := slices.Clone(v.template.Abilities.Efforts)
+	if _, _, ok := v.template.Abilities.Effort(effortNone); !slices.Contains(known, effortNone) && (ok || !v.dialect.Thinks) {
+		known = append(known, effortNone)
+	}
+	if len(known) == 0 {
+		return "its reasoning cannot be set"
+	}
+	return "allowed are " + strings.Join(known, ", ")
 }
 
 // usage counts what has ended so far.
@@ -198,6 +234,12 @@ func (j *job) usage() openai.Usage {
 	}
 	if o := j.outcome(); o != nil {
 		u.PromptDetails = openai.PromptDetails{CachedTokens: o.PrefixTokens, CacheWriteTokens: o.Written}
+	}
+	if j.view.dialect.Thinks {
+		u.CompletionDetails = new(openai.CompletionDetails)
+		for i := range j.choices {
+			u.CompletionDetails.ReasoningTokens += j.choices[i].reasoning
+		}
 	}
 	return u
 }

@@ -243,7 +243,7 @@ func TestChat_TemplateRefusalIs400AndBadVariablesAreNamed(t *testing.T) {
 	r = h.chat(`"chat_template_kwargs":{"messages":[]}`)
 	require.Equal(t, 400, r.status)
 	require.Contains(t, r.body, "chat_template_kwargs")
-	require.Equal(t, 200, h.chat(`"chat_template_kwargs":{"enable_thinking":false}`, `"reasoning_effort":"low"`).status)
+	require.Equal(t, 200, h.chat(`"chat_template_kwargs":{"enable_thinking":false}`, `"reasoning_effort":"none"`).status)
 }
 
 func TestChat_CapsAreSentToTheStation(t *testing.T) {

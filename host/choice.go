@@ -24,12 +24,21 @@ type choice struct {
 	pending []wire.TokenLogprob // not yet told
 	raw     *strings.Builder    // all text, for the log; nil: not logged
 
-	last      dialect.Kind // of the events so far
-	waiting   int          // tokens since the last event
-	reasoning int          // tokens of reasoning, its markers included
+	last      voice
+	waiting   int // tokens since the last event
+	reasoning int // tokens of reasoning, its markers included
 	calls     int
 	arguments strings.Builder // of the last call
 }
+
+// voice is what a choice has told last.
+type voice int
+
+const (
+	mute    voice = iota
+	thought       // reasoning
+	spoken        // content or a call
+)
 
 func (c *choice) frame(f *wire.Frame) {
 	c.out.open(c.index)
@@ -45,16 +54,15 @@ func (c *choice) frame(f *wire.Frame) {
 		}
 		return
 	}
-	c.waiting += len(f.Tokens)
-	c.tell(c.parser.Add(f.Text))
+	c.tell(c.parser.Add(f.Text), len(f.Tokens))
 }
 
 func (c *choice) done(d *wire.Done) {
 	c.out.open(c.index)
 	if c.parser != nil {
-		c.tell(c.parser.End(d.Reason == wire.ReasonLength))
-		if c.last == dialect.Reasoning {
-			c.reasoning += c.waiting
+		c.tell(c.parser.End(d.Reason == wire.ReasonLength), 0)
+		if c.last != spoken {
+			c.reasoning += c.waiting // of a marker and nothing else
 		}
 		c.reasoning = min(c.reasoning, d.CompletionTokens) // what ends the turn does not count
 	}
@@ -64,22 +72,26 @@ func (c *choice) done(d *wire.Done) {
 	c.out.done(c.index, openai.FinishReason(d.Reason, c.called()))
 }
 
-// tell passes events on and counts. The tokens that made them count as reasoning
-// when the first of them is, or when what came before was: then they held the
-// marker that ends it.
-func (c *choice) tell(events []dialect.Event) {
+// tell passes events on and counts. Tokens that made no event held a marker, or
+// text the parser was not sure of: they count with the event after them, and
+// between reasoning and what follows it they held the marker that ends it.
+func (c *choice) tell(events []dialect.Event, tokens int) {
 	if len(events) == 0 {
+		c.waiting += tokens
 		return
 	}
-	if events[0].Kind == dialect.Reasoning {
-		c.reasoning += c.waiting
-	} else if c.last == dialect.Reasoning {
+	switch {
+	case events[0].Kind == dialect.Reasoning:
+		c.reasoning += c.waiting + tokens
+	case c.last == thought:
 		c.reasoning += c.waiting
 	}
 	c.waiting = 0
 	for _, e := range events {
-		c.last = e.Kind
+		c.last = spoken
 		switch e.Kind {
+		case dialect.Reasoning:
+			c.last = thought
 		case dialect.Call:
 			c.calls++
 			c.arguments.Reset()

@@ -22,6 +22,7 @@ type serverInfo struct {
 
 	Models   []string     `json:"models"`
 	Template string       `json:"chat_template,omitempty"` // where it comes from
+	Dialect  string       `json:"dialect,omitempty"`       // how the model writes calls and reasoning
 	Model    *modelInfo   `json:"model,omitempty"`
 	Station  *wire.Health `json:"station,omitempty"` // as last told
 	Since    time.Time    `json:"since"`             // of Status
@@ -57,7 +58,7 @@ func (s *Server) info() serverInfo {
 	}
 	switch {
 	case v.template != nil:
-		i.Template = v.template.Origin
+		i.Template, i.Dialect = v.template.Origin, v.dialect.Name
 	case v.phase == phaseServing:
 		i.Status = "template_broken"
 	}

@@ -164,7 +164,7 @@ func renderer(t *prompt.Template, l openai.Limits) liquid.Render {
 		if e != nil {
 			return nil, e
 		}
-		segments, _, e := render(t, req, false)
+		segments, _, e := render(t, conversation(req), false)
 		if e != nil {
 			return nil, e
 		}

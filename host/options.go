@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"thoth/host/grammar"
 	"thoth/host/openai"
 	"thoth/liquid"
 	"thoth/station/client"
@@ -24,6 +25,8 @@ type Options struct {
 	// DefaultMaxTokens caps requests that give no cap; 0: up to the context.
 	DefaultMaxTokens int
 	Limits           openai.Limits
+	Grammars         grammar.Limits // of one schema, expression or grammar
+	GrammarCache     int            // bytes of finished grammars that are kept; default 16 MiB, negative for none
 
 	APIKeys     []string // for inference; empty, and no AdminKeys: no key is asked for
 	AdminKeys   []string // may do all that an API key may, and /liquid
@@ -70,6 +73,9 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	o.MaxBacklog = max(o.MaxBacklog, 0)
+	if o.GrammarCache == 0 {
+		o.GrammarCache = 16 << 20
+	}
 	if o.BodyLimit == 0 {
 		o.BodyLimit = 8 << 20
 	}

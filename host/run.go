@@ -60,6 +60,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	for i := range n {
 		req := j.req.Generate(j.prompt, i, j.view.health.ContextLength, s.o.DefaultMaxTokens)
 		req.Progress = true // a sign of life during a long prefill
+		j.shape.apply(req)
 		q := j.memory
 		q.Generate = req
 		calls.Go(func() { s.call(ctx, i, &q, events) })
@@ -128,7 +129,8 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 	silence := time.NewTimer(s.o.PrefillTimeout)
 	defer silence.Stop()
 	limit := s.o.PrefillTimeout
-	choices := s.choices(j, n, out)
+	s.open(j, n, out)
+	choices := j.choices
 	if raw := choices[0].raw; raw != nil {
 		defer func() { j.rec.answered = raw.String() }() // a broken answer too
 	}
@@ -163,7 +165,7 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 			if ctx.Err() != nil {
 				return causeOf(ctx)
 			}
-			return openai.FromWire(ev.err)
+			return j.shape.named(openai.FromWire(ev.err))
 		}
 		switch ev.frame.Type {
 		case wire.FrameText, wire.FrameDone:
@@ -189,17 +191,17 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 	return nil
 }
 
-// choices makes the n choices of a job; the first one's text is logged where
+// open makes the n choices of a job; the text of the first one is logged where
 // prompts are.
-func (s *Server) choices(j *job, n int, out sink) []choice {
-	all := make([]choice, n)
-	for i := range all {
-		all[i].out, all[i].index = out, i
+func (s *Server) open(j *job, n int, out sink) {
+	j.choices = make([]choice, n)
+	for i := range j.choices {
+		c := &j.choices[i]
+		c.out, c.index, c.parser = out, i, j.shape.parser()
 	}
 	if s.o.LogPrompts {
-		all[0].raw = new(strings.Builder)
+		j.choices[0].raw = new(strings.Builder)
 	}
-	return all
 }
 
 // retryAfter guesses when a place may be free: a second per request ahead of

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"thoth/host/grammar"
 	"thoth/liquid"
 )
 
@@ -22,6 +23,7 @@ type Server struct {
 	station   *watcher
 	memory    *liquid.Manager
 	bodies    bodyBudget
+	grammars  *grammar.Cache
 	admission *admission
 	metrics   *metrics
 	http      *http.Server
@@ -49,6 +51,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.station.memory = s.memory
 	s.bodies.most = o.MaxBodyMemory
+	s.grammars = grammar.NewCache(o.GrammarCache)
 	s.admission = newAdmission(o.MaxInFlight, o.MaxBacklog)
 	s.metrics = newMetrics(s.admission, func() bool { return s.station.current().ready() && !s.draining.Load() })
 	s.metrics.registry.MustRegister(s.memory)

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/rs/zerolog"
 
+	"thoth/host/dialect"
 	"thoth/host/openai"
 	"thoth/host/prompt"
 	"thoth/liquid"
@@ -160,6 +161,7 @@ func (w *watcher) learn(v *view, m *wire.Model) {
 	if !same {
 		v.template, v.templateErr = prompt.Compile(prompt.Source{ChatTemplate: m.ChatTemplate, Architecture: m.Architecture,
 			BOS: m.Special.BOSText, EOS: m.Special.EOSText})
+		v.dialect = dialect.Detect(m.ChatTemplate, m.Architecture)
 		v.stripsReasoning = v.templateErr == nil && stripsReasoning(v.template)
 	}
 	if v.model == nil || v.model.File != m.File || v.model.SizeBytes != m.SizeBytes {
@@ -181,7 +183,7 @@ func (w *watcher) set(next *view) {
 		}
 		e.Str("station", string(next.phase)).Str("was", string(last.phase)).Str("reason", next.reason)
 		if next.ready() {
-			e.Str("model", next.names[0]).Str("backend", next.health.Backend.Selected).Str("template", next.template.Origin).
+			e.Str("model", next.names[0]).Str("backend", next.health.Backend.Selected).Str("template", next.template.Origin).Str("dialect", next.dialect.Name).
 				Bool("liquid_memory", w.memory.State().LiquidMemory).Str("liquid_reason", w.memory.State().Reason)
 		}
 		e.Msg("station")

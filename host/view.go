@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"thoth/host/dialect"
 	"thoth/host/openai"
 	"thoth/host/prompt"
 	"thoth/station/wire"
@@ -38,8 +39,9 @@ type view struct {
 
 	template        *prompt.Template
 	templateErr     error
-	stripsReasoning bool     // the template leaves it out of old answers
-	names           []string // served; the first is what answers carry
+	dialect         *dialect.Dialect // never nil beside a template
+	stripsReasoning bool             // the template leaves it out of old answers
+	names           []string         // served; the first is what answers carry
 	fingerprint     string
 	loaded          time.Time // when the host learnt of this model
 }

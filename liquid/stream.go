@@ -165,7 +165,8 @@ func (s *Stream) evaluated(f *wire.Frame) error {
 	s.phase, s.decodeAt = decoding, time.Now()
 	g := s.q.Generate
 	var err error
-	s.frames, err = s.m.o.Station.DecodeNext(s.ctx, &wire.DecodeRequest{Session: s.session.id, Sampling: &g.Sampling, N: g.MaxTokens, Stop: g.Stop, IgnoreEOG: g.IgnoreEOG, LeaveLast: true})
+	s.frames, err = s.m.o.Station.DecodeNext(s.ctx, &wire.DecodeRequest{Session: s.session.id, Sampling: &g.Sampling, N: g.MaxTokens, Stop: g.Stop, IgnoreEOG: g.IgnoreEOG,
+		ControlText: g.ControlText, LeaveLast: true})
 	if err != nil {
 		return s.fallBack(s.lost(err))
 	}

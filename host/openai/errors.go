@@ -112,7 +112,12 @@ var wireParams = map[string]string{
 	"sampling.seed":              "seed",
 	"sampling.logprobs":          "logprobs",
 	"sampling.top_logprobs":      "top_logprobs",
+	"sampling.grammar":           ParamGrammar,
 }
+
+// ParamGrammar is the parameter that takes a grammar as it is. The station's
+// errors about grammars name it, also where another parameter was made into one.
+const ParamGrammar = "grammar"
 
 // Error is the error of the public API; it implements error and encodes as the
 // object inside the envelope.
