@@ -20,7 +20,8 @@ type compiler struct {
 	nodes    map[string]*node // by the schemas they unite
 
 	visited, steps int
-	nested         int // validations inside each other
+	nested         int  // validations inside each other
+	proving        bool // that nothing is valid: what is not sure counts as valid
 }
 
 // Schema is an instance of a JSON Schema, draft 2020-12. Where a schema does not

@@ -18,6 +18,9 @@ type node struct {
 	shapes   []*shape // one of them
 	oneOfs   []oneOf  // to be proven exclusive if the node is written
 
+	loosened bool
+	loose    []*shape // more than shapes, for proofs that there is none
+
 	possible bool // some finite value is valid, and can be written
 	rule     Rule
 }
@@ -120,7 +123,7 @@ func (c *compiler) node(path string, conj []*schema) (*node, error) {
 	if n := c.nodes[key.String()]; n != nil {
 		return n, nil
 	}
-	if len(ids) > 1 { // a schema alone was counted when it was read
+	if len(ids) > 1 && !c.proving { // a schema alone was counted when it was read
 		if err := c.visit(path); err != nil {
 			return nil, err
 		}
@@ -134,20 +137,22 @@ func (c *compiler) node(path string, conj []*schema) (*node, error) {
 }
 
 // expand finds the node's shapes.
-func (c *compiler) expand(n *node) error {
-	if n.expanded {
-		return nil
+func (c *compiler) expand(n *node) (err error) {
+	if !n.expanded {
+		n.expanded = true
+		n.shapes, err = c.shapes(n, &n.oneOfs)
 	}
-	n.expanded = true
-	var st gathering
+	return err
+}
+
+func (c *compiler) shapes(n *node, met *[]oneOf) ([]*shape, error) {
+	var g gathering
 	for _, s := range n.conj {
-		if err := c.gather(&st, s, nil); err != nil {
-			return err
+		if err := c.gather(&g, s, nil); err != nil {
+			return nil, err
 		}
 	}
-	var err error
-	n.shapes, err = c.branch(st, &n.oneOfs)
-	return err
+	return c.branch(g, met)
 }
 
 // gather adds a schema, and what it refers to, to the conjunction.
@@ -354,7 +359,7 @@ func (c *compiler) merged(path string, members []*schema, child func(*schema) *s
 
 // property is the node of a property, additional ones included.
 func (c *compiler) property(sh *shape, name string) (*node, error) {
-	return c.merged(below(sh.path(), below("properties", name)), sh.members, func(m *schema) *schema {
+	return c.merged(below(below(sh.path(), "properties"), name), sh.members, func(m *schema) *schema {
 		if s := m.properties[name]; s != nil {
 			return s
 		}

@@ -56,30 +56,30 @@ type schema struct {
 	values  []*value // enum or const
 	limited bool     // by enum or const
 
-	lo, hi         *big.Rat
-	loOpen, hiOpen bool // exclusive
-	minLength      int
-	maxLength      int // -1: none; so are the other maxima
-	pattern        string
-	hasPattern     bool
-	compiled       *regexp.Regexp
-	format         string
-	prefix         []*schema
-	items          *schema
-	minItems       int
-	maxItems       int
-	hasProperties  bool
-	properties     map[string]*schema
-	names          []string // of properties, in order
-	required       []string
-	additional     *schema
-	minProps       int
-	maxProps       int
-	ref            *schema
-	allOf          []*schema
-	anyOf          []*schema
-	oneOf          []*schema
-	otherThanRef   bool // says something besides $ref
+	lo, hi                  *big.Rat
+	loOpen, hiOpen          bool // exclusive
+	minLength               int
+	maxLength               int // -1: none; so are the other maxima
+	pattern                 string
+	hasPattern              bool
+	format                  string
+	patternText, formatText dfa // made when a value is tested against them
+	prefix                  []*schema
+	items                   *schema
+	minItems                int
+	maxItems                int
+	hasProperties           bool
+	properties              map[string]*schema
+	names                   []string // of properties, in order
+	required                []string
+	additional              *schema
+	minProps                int
+	maxProps                int
+	ref                     *schema
+	allOf                   []*schema
+	anyOf                   []*schema
+	oneOf                   []*schema
+	otherThanRef            bool // says something besides $ref
 }
 
 // at is the schema at a place in the document, one for each value.

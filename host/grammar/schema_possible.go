@@ -158,8 +158,11 @@ func (c *compiler) exclusive(n *node) error {
 }
 
 // mayHold is false when it is proven that no value of these types is valid in
-// the state. A oneOf inside counts as an anyOf, which holds for more.
+// the state. Inside, all that is not exact counts as holding: a oneOf as an anyOf,
+// a format for each value.
 func (c *compiler) mayHold(g gathering, among types) (bool, error) {
+	c.proving = true
+	defer func() { c.proving = false }()
 	shapes, err := c.branch(g, nil)
 	if err != nil {
 		return false, err
@@ -178,10 +181,14 @@ func (c *compiler) mayHold(g gathering, among types) (bool, error) {
 		}
 		open[n] = true
 		defer delete(open, n)
-		if err := c.expand(n); err != nil {
-			return false, err
+		if !n.loosened {
+			n.loosened = true
+			var err error
+			if n.loose, err = c.shapes(n, nil); err != nil {
+				return false, err
+			}
 		}
-		return j.any(n.shapes, typeAny)
+		return j.any(n.loose, typeAny)
 	}
 	return j.any(shapes, among)
 }

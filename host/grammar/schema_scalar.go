@@ -5,12 +5,9 @@ import (
 	"slices"
 )
 
-// formatLengths are the formats all values of which have one length.
-var formatLengths = map[string]int{"date": 10, "uuid": 36}
-
 func (c *compiler) writeString(sh *shape) (Rule, error) {
 	var patterns, formats []string
-	var path string // of the last of them
+	path := sh.path() // of the last pattern or format
 	for _, m := range sh.members {
 		if m.hasPattern && !slices.Contains(patterns, m.pattern) {
 			patterns, path = append(patterns, m.pattern), below(m.path, "pattern")
@@ -19,23 +16,10 @@ func (c *compiler) writeString(sh *shape) (Rule, error) {
 			formats, path = append(formats, m.format), below(m.path, "format")
 		}
 	}
-	if len(patterns)+len(formats) > 1 {
-		return "", fail(path, "is not enforced together with another pattern or format")
+	if len(patterns)+len(formats) == 0 {
+		return c.b.jsonString(sh.minLength, sh.maxLength), nil
 	}
-	var r Rule
-	var err error
-	switch {
-	case len(patterns) == 1:
-		r, err = c.b.jsonPattern(patterns[0], sh.minLength, sh.maxLength)
-	case len(formats) == 1:
-		if n, ok := formatLengths[formats[0]]; (sh.minLength > 0 || sh.maxLength >= 0) &&
-			!(ok && sh.minLength <= n && (sh.maxLength < 0 || sh.maxLength >= n)) {
-			return "", fail(path, "is not enforced together with minLength or maxLength")
-		}
-		r, err = c.b.jsonFormat(formats[0])
-	default:
-		r = c.b.jsonString(sh.minLength, sh.maxLength)
-	}
+	r, err := c.b.jsonMatching(patterns, formats, sh.minLength, sh.maxLength)
 	return r, at(path, err)
 }
 

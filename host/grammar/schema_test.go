@@ -120,6 +120,14 @@ func TestBuilderSchema_AcceptsInstancesAndNothingElse(t *testing.T) {
 			"strings", `{"type": "string", "minLength": 1, "maxLength": 2}`, []string{`"a"`, `"éé"`, `"\n"`, `"😀"`}, []string{`""`, `"abc"`, `a`},
 		},
 		{
+			"patterns, formats and lengths together", `{"type": "string", "maxLength": 3, "allOf": [{"pattern": "^a"}, {"pattern": "b$"}]}`,
+			[]string{`"ab"`, `"axb"`}, []string{`"b"`, `"axxb"`, `"a"`},
+		},
+		{
+			"enum with pattern and format", `{"enum": ["ab", "2024-02-29", "2023-02-29", 5], "anyOf": [{"type": "string", "format": "date"}, {"pattern": "^a"}]}`,
+			[]string{`"ab"`, `"2024-02-29"`, `5`}, []string{`"2023-02-29"`},
+		},
+		{
 			"anyOf with what it shares", `{"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}`,
 			[]string{`{"a": 1}`, `{"b": 2}`, `{"a": 1, "b": 2}`}, []string{`{}`},
 		},
@@ -248,8 +256,6 @@ func TestBuilderSchema_RefusesWhatItCannotEnforceByPlace(t *testing.T) {
 		`{"properties": {"a": {"anyOf": [true, {"oneOf": [{"type": "integer"}, {"minimum": 2}]}]}}}`: "properties.a.anyOf[1].oneOf: branches 0 and 1 may both hold",
 		`{"oneOf": [{"required": ["a"]}, {"required": ["b"]}]}`:                                      "oneOf: branches 0 and 1 may both hold",
 		`{"oneOf": [{"properties": {"k": {"const": 1}}}, {"properties": {"k": {"const": 2}}}]}`:      "oneOf: branches 0 and 1 may both hold",
-		`{"allOf": [{"pattern": "^a"}, {"pattern": "b$"}]}`:                                          "allOf[1].pattern: is not enforced together with another pattern or format",
-		`{"type": "string", "format": "time", "maxLength": 5}`:                                       "format: is not enforced together with minLength or maxLength",
 		`{"properties": {"a": {"format": "no-such"}}}`:                                               "properties.a.format: ",
 		`{"properties": {"a": {"pattern": "^(?=a)b$"}}}`:                                             "properties.a.pattern: ",
 		`{"const": 1e999999999}`:                                                                     "has more than 400 digits",

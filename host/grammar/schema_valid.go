@@ -44,11 +44,8 @@ func (c *compiler) valid(v *value, s *schema) (bool, error) {
 		return false, nil
 	}
 	if s.limited {
-		if err := c.step(len(s.values) / 4); err != nil {
+		if ok, err := c.listed(v, s); err != nil || !ok {
 			return false, err
-		}
-		if !slices.ContainsFunc(s.values, v.equal) {
-			return false, nil
 		}
 	}
 	for _, keyword := range s.order {
@@ -64,7 +61,7 @@ func (c *compiler) valid(v *value, s *schema) (bool, error) {
 			ok, err = n > 0, e
 		case "oneOf":
 			n, e := c.validCount(v, s.oneOf, 2)
-			ok, err = n == 1, e
+			ok, err = n == 1 || n > 1 && c.proving, e
 		default:
 			continue
 		}
@@ -83,6 +80,15 @@ func (c *compiler) valid(v *value, s *schema) (bool, error) {
 		return c.validProperties(v, s)
 	}
 	return true, nil
+}
+
+// listed tells whether the value is one of those of enum or const. Mostly it is
+// one of this very list.
+func (c *compiler) listed(v *value, s *schema) (bool, error) {
+	if slices.Contains(s.values, v) {
+		return true, nil
+	}
+	return slices.ContainsFunc(s.values, v.equal), c.step(len(s.values) / 4)
 }
 
 func (c *compiler) validAll(v *value, all []*schema) (bool, error) {
@@ -130,13 +136,44 @@ func (c *compiler) validString(text string, s *schema) (bool, error) {
 	if n < s.minLength || s.maxLength >= 0 && n > s.maxLength {
 		return false, nil
 	}
-	if s.hasPattern {
-		return false, fail(below(s.path, "pattern"), "is not enforced together with enum or const")
+	if err := c.step(n / 16); err != nil {
+		return false, err
 	}
-	if s.format != "" {
-		return false, fail(below(s.path, "format"), "is not enforced together with enum or const")
+	if s.hasPattern {
+		if s.patternText == nil {
+			d, err := c.b.compile(s.pattern, true)
+			if err != nil {
+				return false, at(below(s.path, "pattern"), err)
+			}
+			s.patternText = d
+		}
+		if !s.patternText.accepts(text) {
+			return false, nil
+		}
+	}
+	if s.format != "" && !c.proving { // a format's automaton may know less than all of it
+		if s.formatText == nil {
+			d, err := c.b.format(s.format)
+			if err != nil {
+				return false, at(below(s.path, "format"), err)
+			}
+			s.formatText = d
+		}
+		return s.formatText.accepts(text), nil
 	}
 	return true, nil
+}
+
+func (d dfa) accepts(text string) bool {
+	in := 0
+	for _, r := range text {
+		i := slices.IndexFunc(d[in].edges, func(e edge) bool { return e.on.contains(r) })
+		if i < 0 {
+			return false
+		}
+		in = d[in].edges[i].to
+	}
+	return d[in].accept
 }
 
 func (c *compiler) validItems(v *value, s *schema) (bool, error) {

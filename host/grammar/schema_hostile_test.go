@@ -1,0 +1,77 @@
+package grammar
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// repeatJoin is n texts made of their number.
+func repeatJoin(n int, format string) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = strings.ReplaceAll(strings.ReplaceAll(format, "#i", fmt.Sprint(i)), "#next", fmt.Sprint(i+1))
+	}
+	return strings.Join(all, ", ")
+}
+
+func nest(n int, open, core, end string) string {
+	return strings.Repeat(open, n) + core + strings.Repeat(end, n)
+}
+
+func TestSchema_HostileSchemasEndAtALimit(t *testing.T) {
+	for name, c := range map[string]struct{ schema, want string }{
+		"large":                  {`{"description": "` + strings.Repeat("x", 64<<10) + `"}`, "bytes, the limit is 65536"},
+		"deep":                   {nest(40, `{"properties": {"a": `, `true`, `}}`), "nests deeper than 32 schemas, the limit"},
+		"deep in other ways":     {nest(40, `{"items": `, `true`, `}`), "nests deeper than 32 schemas, the limit"},
+		"deep beyond reason":     {strings.Repeat(`[`, 60000), "nests deeper than 32 schemas, the limit"},
+		"many":                   {`{"properties": {` + repeatJoin(2500, `"p#i": {"title":""}`) + `}}`, "more than 2000 schemas, the limit"},
+		"many values":            {`{"enum": [` + repeatJoin(1001, `#i`) + `]}`, "enum: has 1001 values, the limit is 1000"},
+		"long":                   {`{"maxLength": 1001}`, "maxLength: is 1001, the limit is 1000"},
+		"many items":             {`{"items": {"minItems": 1e30}}`, "items.minItems: is 1000000000000000000000000000000, the limit is 1000"},
+		"references that double": {`{"$ref": "#/$defs/d0", "$defs": {` + repeatJoin(40, `"d#i": {"allOf": [{"$ref": "#/$defs/d#next"}, {"$ref": "#/$defs/d#next"}]}`) + `, "d40": {"minimum": "x"}}}`, "$defs.d40.minimum: must be a number"},
+		"choices that double":    {`{"$ref": "#/$defs/d0", "$defs": {` + repeatJoin(30, `"d#i": {"anyOf": [{"$ref": "#/$defs/d#next"}, {"$ref": "#/$defs/d#next", "minLength": #i}]}`) + `, "d30": {"type": "string"}}}`, "take more than 200000 steps, 100 for each of the 2000 schemas"},
+		"a product of choices":   {`{"allOf": [` + repeatJoin(20, `{"anyOf": [{"minLength": #i}, {"pattern": "#i"}, {"required": ["#i"]}]}`) + `]}`, "take more than 200000 steps"},
+		"properties that multiply": {`{"$defs": {` + repeatJoin(6, `"a#i": {"anyOf": [`+strings.Repeat(`{"properties": {"x": {"$ref": "#/$defs/a#i"}}}, `, 11)+`{"properties": {"y": true}}]}`) +
+			`}, "allOf": [` + repeatJoin(6, `{"$ref": "#/$defs/a#i"}`) + `]}`, "the limit"},
+		"oneOf of many":                 {`{"oneOf": [` + repeatJoin(700, `{"properties": {"k": {"const": #i}}, "required": ["k"]}`) + `]}`, "the limit"},
+		"a value validated without end": {`{"const": {"a": 1}, "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"$ref": "#/$defs/c", "type": "integer"}, "c": {"$ref": "#/$defs/b", "type": "integer"}}}`, "refers to itself without end"},
+		"a value validated ever twice":  {`{"const": 1, "$ref": "#/$defs/d0", "$defs": {` + repeatJoin(40, `"d#i": {"anyOf": [{"allOf": [{"$ref": "#/$defs/d#next"}, false]}, {"$ref": "#/$defs/d#next"}]}`) + `, "d40": true}}`, "take more than 200000 steps"},
+		"a grammar of many counts":      {`{"properties": {` + repeatJoin(900, `"p#i": {"type": "null"}`) + `}, "minProperties": 300, "maxProperties": 600}`, "the grammar would have more than 262144 bytes"},
+		"a grammar of long strings":     {`{"properties": {` + repeatJoin(600, `"p#i": {"minLength": 3#i, "maxLength": 1000}`) + `}}`, "the limit"},
+		"a grammar of long items":       {`{"properties": {` + repeatJoin(900, `"p#i": {"type": "array", "items": {"const": #i}, "maxItems": 1000}`) + `}}`, "the grammar would have more than 262144 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBuilder(Limits{})
+			c2 := &compiler{b: b, limits: b.limits, schemas: map[*value]*schema{}, nodes: map[string]*node{}}
+			_, err := c2.compile([]byte(c.schema))
+			require.ErrorContains(t, err, c.want)
+			require.LessOrEqual(t, c2.visited, b.limits.Nodes+1)
+			require.LessOrEqual(t, c2.steps, 2*stepsPerNode*b.limits.Nodes)
+			require.LessOrEqual(t, len(c2.nodes), c2.visited+c2.steps)
+			require.LessOrEqual(t, b.size, b.limits.GrammarSize+64<<10)
+		})
+	}
+}
+
+// What is large and honest compiles.
+func TestSchema_LargeSchemasCompile(t *testing.T) {
+	for name, schema := range map[string]string{
+		"properties":     `{"properties": {` + repeatJoin(300, `"property#i": {"type": "integer"}`) + `}, "additionalProperties": false}`,
+		"enum":           `{"enum": [` + repeatJoin(1000, `"value #i"`) + `]}`,
+		"oneOf":          `{"oneOf": [` + repeatJoin(60, `{"properties": {"kind": {"const": "k#i"}, "v": {"type": "integer"}}, "required": ["kind"], "additionalProperties": false}`) + `]}`,
+		"names kept out": `{"properties": {` + repeatJoin(200, `"property#i": {"type": "boolean"}`) + `}, "additionalProperties": {"type": "string"}}`,
+		"depth":          nest(30, `{"type": "object", "properties": {"a": `, `true`, `}}`),
+		"a chain":        `{"$ref": "#/$defs/d0", "$defs": {` + repeatJoin(300, `"d#i": {"type": "object", "properties": {"next": {"$ref": "#/$defs/d#next"}}}`) + `, "d300": {"type": "null"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBuilder(Limits{})
+			r, err := b.Schema([]byte(schema))
+			require.NoError(t, err)
+			_, err = b.Build(r)
+			require.NoError(t, err)
+		})
+	}
+}
