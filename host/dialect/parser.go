@@ -20,7 +20,7 @@ func (d *Dialect) Parser(ask Ask) Parser {
 		reasoner: newReasoner(d.think, ask.Tail),
 		openers:  d.openers(),
 		atHead:   true,
-		parallel: ask.Parallel && !d.single,
+		parallel: ask.Parallel,
 	}
 }
 

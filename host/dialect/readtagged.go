@@ -46,7 +46,7 @@ func (c *taggedCall) read(s string, over bool) reading {
 		n := nameAt(s)
 		at, found, wait := step(s, n, over, c.form.nameEnd)
 		switch {
-		case n == len(s) && !over, wait && c.form.nameEnd != "":
+		case n == len(s), wait && c.form.nameEnd != "":
 			return reading{}
 		case n == 0 || !found || c.form.nameEnd == "" && n < len(s) && s[n] != '<' && skipSpaces(s, n) == n:
 			return reading{state: broken}
