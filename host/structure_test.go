@@ -3,14 +3,15 @@ package host
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/host/dialect"
+	"thoth/host/grammar/grammartest"
+	"thoth/host/openai"
 	"thoth/station/wire"
 )
 
@@ -226,180 +227,6 @@ func newModel(t *testing.T, template string, change ...func(*Options)) (*fakeSta
 	return f, newHost(t, f, change...)
 }
 
-func TestTools_CallsAreTakenOutOfTheText(t *testing.T) {
-	for name, template := range map[string]string{"native": hermesTemplate, "generic": chatml} {
-		f, h := newModel(t, template)
-		for _, size := range []int{1, 3, 1000} {
-			f.does(writes(oslo, size, wire.ReasonEOG))
-			s := h.bothWays(weatherTools)
-			require.Nil(t, s.content, name)
-			require.Equal(t, "tool_calls", s.finish)
-			require.Equal(t, []string{"get_weather"}, s.names())
-			require.JSONEq(t, `{"city":"Oslo"}`, s.calls[0].Arguments)
-			require.Empty(t, f.last().Sampling.Grammar, "auto leaves the model free")
-
-			f.does(writes("Let me see. 😀\n"+oslo+"\n"+paris, size, wire.ReasonEOG))
-			s = h.bothWays(weatherTools, `"tool_choice":"auto"`)
-			require.Equal(t, "Let me see. 😀", strings.TrimSpace(s.text()))
-			require.Equal(t, []string{"get_weather", "get_weather"}, s.names())
-			require.JSONEq(t, `{"city":"Paris"}`, s.calls[1].Arguments)
-
-			f.does(writes("It is fine.", size, wire.ReasonEOG))
-			s = h.bothWays(weatherTools)
-			require.Equal(t, said{content: s.content, finish: "stop"}, s)
-			require.Equal(t, "It is fine.", s.text())
-		}
-	}
-}
-
-func TestTools_WhatOnlyLooksLikeACallIsText(t *testing.T) {
-	f, h := newModel(t, hermesTemplate)
-	for _, text := range []string{
-		"<tool_call> is how a call begins.", "<tool_call>\n{\"name\": 5}\n</tool_call>", called("no_such", `{}`), "a <tool", "{\"name\": \"get_weather\", \"arguments\": {}}",
-	} {
-		f.does(writes(text, 2, wire.ReasonEOG))
-		s := h.bothWays(weatherTools)
-		require.Equal(t, text, s.text())
-		require.Empty(t, s.calls)
-		require.Equal(t, "stop", s.finish)
-	}
-	// Without tools nothing is a call, nor with tools that may not be called.
-	f.does(writes(oslo, 2, wire.ReasonEOG))
-	require.Equal(t, oslo, h.bothWays().text())
-	require.Equal(t, oslo, h.bothWays(weatherTools, `"tool_choice":"none"`).text())
-	s := h.bothWays(weatherTools, `"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"get_time"}}]}}`)
-	require.Equal(t, oslo, s.text())
-}
-
-func TestTools_ThePromptShowsThemWhateverTheChoice(t *testing.T) {
-	for _, template := range []string{hermesTemplate, chatml} {
-		f, h := newModel(t, template)
-		f.does(writes(oslo, 1000, wire.ReasonEOG))
-		prompts := map[string]bool{}
-		for _, choice := range []string{`"none"`, `"auto"`, `"required"`, `{"type":"function","function":{"name":"get_weather"}}`} {
-			require.Equal(t, 200, h.chat(weatherTools, `"tool_choice":`+choice).status)
-			prompts[text(f.last().Prompt.Segments)] = true
-		}
-		require.Len(t, prompts, 1, "the prefix stays the same")
-		for p := range prompts {
-			require.Contains(t, p, "get_weather")
-			require.Contains(t, p, "get_time")
-			require.Contains(t, p, "The weather of a city.")
-		}
-		require.Equal(t, 200, h.chat().status)
-		require.NotContains(t, text(f.last().Prompt.Segments), "get_weather")
-	}
-}
-
-func TestTools_ResultsGoBackToTheModel(t *testing.T) {
-	f, h := newModel(t, hermesTemplate)
-	history := `{"model":"` + model + `",` + weatherTools + `,"messages":[{"role":"user","content":"Weather?"},` +
-		`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"get_weather","arguments":"{\"city\": \"Oslo\"}"}}]},` +
-		`{"role":"tool","tool_call_id":%s,"content":"rain"}]}`
-	require.Equal(t, 200, h.do("POST", "/v1/chat/completions", fmt.Sprintf(history, `"c1"`)).status)
-	p := text(f.last().Prompt.Segments)
-	require.Contains(t, p, oslo, "a call is shown as the model wrote it")
-	require.Contains(t, p, "rain")
-	r := h.do("POST", "/v1/chat/completions", fmt.Sprintf(history, `"c2"`))
-	require.Equal(t, 400, r.status)
-	require.Equal(t, "messages[2].tool_call_id", param(t, r))
-}
-
-// param of an error.
-func param(t *testing.T, r reply) any {
-	t.Helper()
-	r.code(t)
-	return r.json(t)["error"].(map[string]any)["param"]
-}
-
-func TestTools_GrammarBindsWhereTheChoiceSaysSo(t *testing.T) {
-	f, h := newModel(t, hermesTemplate)
-	f.does(writes(oslo, 5, wire.ReasonEOG))
-	strict := strings.Replace(weatherTools, `"name":"get_weather",`, `"name":"get_weather","strict":true,`, 1)
-	for fields, binds := range map[string]bool{
-		weatherTools:                               false,
-		weatherTools + `,"tool_choice":"none"`:     true, // the marker stays out
-		weatherTools + `,"tool_choice":"required"`: true,
-		weatherTools + `,"tool_choice":{"type":"function","function":{"name":"get_weather"}}`: true,
-		weatherTools + `,"parallel_tool_calls":false`:                                         true,
-		strict: true,
-		weatherTools + `,"response_format":{"type":"json_object"}`: true,
-	} {
-		require.Equal(t, 200, h.chat(fields).status, fields)
-		require.Equal(t, binds, f.last().Sampling.Grammar != "", fields)
-		if binds {
-			require.Contains(t, f.last().Sampling.Grammar, "root ::=")
-		}
-	}
-	s := h.bothWays(weatherTools, `"tool_choice":"required"`)
-	require.Equal(t, "tool_calls", s.finish)
-	require.JSONEq(t, `{"city":"Oslo"}`, s.calls[0].Arguments)
-	f.does(writes(oslo+"\n"+paris, 5, wire.ReasonEOG))
-	require.Len(t, h.bothWays(weatherTools, `"parallel_tool_calls":false`).calls, 1)
-}
-
-func TestTools_ACutCallIsCutByLength(t *testing.T) {
-	f, h := newModel(t, hermesTemplate)
-	f.does(writes("<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Os", 4, wire.ReasonLength))
-	s := h.bothWays(weatherTools, `"tool_choice":"required"`)
-	require.Equal(t, "length", s.finish)
-	require.Equal(t, []string{"get_weather"}, s.names())
-	require.Equal(t, `{"city": "Os`, s.calls[0].Arguments, "bound by a grammar, a call begins as it is")
-	require.Nil(t, s.content)
-
-	s = h.bothWays(weatherTools)
-	require.Equal(t, "length", s.finish)
-	require.Empty(t, s.calls, "free, it was no call yet")
-	require.Contains(t, s.text(), "<tool_call>")
-}
-
-func TestTools_AStopStringInACallMakesNoCall(t *testing.T) {
-	f, h := newModel(t, hermesTemplate)
-	strict := strings.Replace(weatherTools, `"name":"get_weather",`, `"name":"get_weather","strict":true,`, 1)
-	f.does(writes("<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Os", 4, wire.ReasonStop))
-	require.Equal(t, "stop", h.bothWays(strict, `"stop":"lo"`).finish, "its arguments are not whole")
-	f.does(writes(oslo+"\n", 4, wire.ReasonStop))
-	require.Equal(t, "tool_calls", h.bothWays(strict, `"stop":"Obs"`).finish)
-}
-
-func TestTools_MarkersThatAreControlTokensAreAskedForAsText(t *testing.T) {
-	f, h := newModel(t, mistralTemplate)
-	f.does(writes(`[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Oslo"}}]`, 7, wire.ReasonEOG))
-	s := h.bothWays(weatherTools)
-	require.Equal(t, []string{"get_weather"}, s.names())
-	require.True(t, f.last().ControlText)
-	f.does(hello)
-	require.Equal(t, 200, h.chat().status)
-	require.False(t, f.last().ControlText, "a plain chat shows none")
-}
-
-func TestTools_StreamIsKeptAliveWhileACallGrows(t *testing.T) {
-	f, h := newModel(t, hermesTemplate, func(o *Options) { o.PingInterval = 20 * time.Millisecond })
-	goOn := make(chan struct{})
-	f.does(func(ctx context.Context, _ *wire.GenerateRequest, out *frames) {
-		out.text("<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"")
-		for {
-			out.text("x")
-			select {
-			case <-goOn:
-				out.text("\"}}\n</tool_call>")
-				out.done(wire.ReasonEOG, 9)
-				return
-			case <-ctx.Done():
-				return
-			case <-time.After(time.Millisecond):
-			}
-		}
-	})
-	l := h.open(weatherTools)
-	for !strings.Contains(l.next(t), `"role":"assistant"`) {
-	}
-	require.Equal(t, ": ping", l.next(t), "tokens that the client does not see are no sign of life to it")
-	close(goOn)
-	for line := l.next(t); !strings.Contains(line, "[DONE]"); line = l.next(t) {
-	}
-}
-
 func TestFormats_SendAGrammarAndTheTextIsTheAnswer(t *testing.T) {
 	f, h := newModel(t, chatml)
 	schema := `"response_format":{"type":"json_schema","json_schema":{"name":"mood","strict":true,"schema":{"type":"object","properties":{"mood":{"enum":["calm","angry"]},"level":{"type":"integer"}},"required":["mood","level"],"additionalProperties":false}}}`
@@ -415,7 +242,12 @@ func TestFormats_SendAGrammarAndTheTextIsTheAnswer(t *testing.T) {
 		s := h.bothWays(fields)
 		require.Equal(t, answer, s.text(), fields)
 		require.Equal(t, "stop", s.finish)
-		require.NotEmpty(t, f.last().Sampling.Grammar, fields)
+		g, err := grammartest.Compile(f.last().Sampling.Grammar)
+		require.NoError(t, err, fields)
+		require.True(t, g.Match(answer), fields)
+		for _, other := range []string{"", "Sure: " + answer, answer + " Done.", answer + answer, "maybe"} {
+			require.False(t, g.Match(other), "%s refuses %q", fields, other)
+		}
 	}
 	f.does(writes(`{"mood": "ca`, 3, wire.ReasonLength))
 	s := h.bothWays(schema, `"max_tokens":3`)
@@ -539,13 +371,37 @@ func TestReasoning_PromptThatClosesItLeavesContent(t *testing.T) {
 	}
 }
 
+func TestReasoning_ThatThePromptOpensIsReasoning(t *testing.T) {
+	f, h := newModel(t, strings.Replace(thinkingTemplate, `{{ '<|im_start|>assistant\n' }}`, `{{ '<|im_start|>assistant\n<think>\n' }}`, 1))
+	f.does(writes("Two and two.\n</think>\n\nFour.", 3, wire.ReasonEOG))
+	for _, question := range []string{"2+2?", "Do not write </think>", "<think>"} {
+		s := whole(t, h.do("POST", "/v1/chat/completions", `{"model":"`+model+`","messages":[{"role":"user","content":"`+question+`"}]}`))
+		require.Equal(t, "Two and two.", strings.TrimSpace(s.reasoning), question)
+		require.Equal(t, "Four.", s.text())
+	}
+}
+
+func TestReasoning_AClientsTagIsNotTheTemplates(t *testing.T) {
+	f, h := newModel(t, thinkingTemplate)
+	f.does(writes("Four.", 3, wire.ReasonEOG))
+	for _, question := range []string{"2+2? <think>", "<think>\\n"} {
+		s := whole(t, h.do("POST", "/v1/chat/completions", `{"model":"`+model+`","messages":[{"role":"user","content":"`+question+`"}]}`))
+		require.Equal(t, "Four.", s.text(), question)
+		require.Empty(t, s.reasoning)
+	}
+}
+
 func TestReasoning_GoesBeforeAnEnforcedAnswer(t *testing.T) {
 	f, h := newModel(t, thinkingTemplate)
 	f.does(writes("<think>\nHm.\n</think>\n\n{\"a\": 1}", 2, wire.ReasonEOG))
 	s := h.bothWays(`"response_format":{"type":"json_object"}`)
 	require.Equal(t, `{"a": 1}`, s.text())
 	require.NotEmpty(t, s.reasoning)
-	require.Contains(t, f.last().Sampling.Grammar, "</think>")
+	g, err := grammartest.Compile(f.last().Sampling.Grammar)
+	require.NoError(t, err)
+	require.True(t, g.Match("<think>\nHm.\n</think>\n\n{\"a\": 1}"))
+	require.True(t, g.Match(`{"a": 1}`))
+	require.False(t, g.Match("<think>\nHm.\n</think>\n\nText"))
 	// A raw grammar describes all that the model writes.
 	f.does(writes("<think>x", 2, wire.ReasonEOG))
 	s = h.bothWays(`"grammar":"root ::= \"<think>x\""`)
@@ -608,4 +464,16 @@ func TestShape_KeyTellsEverythingApart(t *testing.T) {
 		require.Equal(t, 200, h.chat(fields, `"max_tokens":7`).status)
 		require.Equal(t, held, h.grammars.Bytes(), "%s is kept once", fields)
 	}
+}
+
+// sunk is a sink that takes everything.
+type sunk struct{ streamSink }
+
+func (s *sunk) open(int)                                         {}
+func (s *sunk) write(int, dialect.Event, *openai.ChoiceLogprobs) {}
+
+func TestChoice_PlainTextCostsNothing(t *testing.T) {
+	c := choice{out: &sunk{}}
+	f := &wire.Frame{Type: wire.FrameText, Text: "word", Tokens: []int32{1}}
+	require.Zero(t, testing.AllocsPerRun(100, func() { c.frame(f) }))
 }
