@@ -255,12 +255,12 @@ func (w gemmaWriter) value(b *grammar.Builder, c callee, p property, depth int) 
 			return !annotation(word) && word != "type" && !slices.Contains(allowed, word)
 		})
 	}
-	if len(types) == 1 && depth < 8 {
+	if len(types) == 0 || slices.Contains(types, "string") {
+		if rule, ok := rawText(b, p.schema, exclude...); ok {
+			return text(rule), nil
+		}
+	} else if len(types) == 1 && depth < 8 {
 		switch types[0] {
-		case "string":
-			if rule, ok := rawText(b, p.schema, exclude...); ok {
-				return text(rule), nil
-			}
 		case "integer", "number", "boolean":
 			return c.schema(b, p.text, p.below, func() grammar.Rule { return text(b.Without(exclude...)) })
 		case "array":

@@ -1,0 +1,105 @@
+package dialect
+
+import (
+	"math/rand"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzParser gives any text to every family's parser, whole and in two pieces:
+// the events are the same, what is not a call's is text, and arguments are JSON
+// unless the answer was cut.
+func FuzzParser(f *testing.F) {
+	for _, text := range []string{
+		"Sure.\n\n<tool_call>\n{\"name\": \"note\", \"arguments\": {\"text\": \"ü</tool_call>\"}}\n</tool_call>\n<tool_call>{\"name\": \"x\"}</tool_call> ok",
+		"<think>\nHm.\n</think>\n\n<tool_call>\n<function=note>\n<parameter=text>\nnull\n</parameter>\n</function>\n</tool_call>",
+		"<tool_call>note\n<arg_key>text</arg_key>\n<arg_value>{}</arg_value>\n</tool_call> {",
+		`{"name": "clock", "parameters": {}}; {"name": "note", "parameters": {"done": [true]}} <|python_tag|>{`,
+		`[TOOL_CALLS] [{"name": "clock", "arguments": {}, "id": "abcdefghi"}, {"name": "clock"}] [TOOL_CALLS]note[CALL_ID]a[ARGS] {}`,
+		"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>note\n```json\n{}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>clock<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+		"<|channel|>analysis<|message|>a<|end|><|start|>assistant to=functions.note<|channel|>commentary json<|message|>{}<|call|><|start|>assistant<|channel|>final<|message|>b",
+		`<|tool_call|>[{"name": "clock", "arguments": {}} , {"name": "note", "arguments": {}}]<|/tool_call|> functools[{"name": "clock"`,
+		"<start_function_call>call:note{text:<escape>a}<escape>,done:true}<end_function_call> <start_function_call>call:note{text:[1,{a:b}]}",
+		"<function_calls>note(text='a\\'', done=True)\nclock()</function_calls> <function_calls>note(text=[None])",
+		"\xff\xc3(<tool_call>\xe6",
+	} {
+		f.Add(text, 7, false)
+		f.Add(text, len(text)-2, true)
+	}
+	dialects := all()
+	f.Fuzz(func(t *testing.T, text string, at int, required bool) {
+		at = min(max(at, 0), len(text))
+		for name, d := range dialects {
+			ask := auto()
+			if required {
+				ask.Mode = ModeRequired
+			}
+			whole := parse(d, ask, false, text)
+			require.Equal(t, show(whole), show(parse(d, ask, false, text[:at], text[at:])), name)
+			thinks := *d
+			if !d.harmony {
+				require.Equal(t, show(parse(thoughtful(&thinks), ask, false, text)), show(parse(&thinks, ask, false, text[:at], text[at:])), name)
+			}
+			if required {
+				continue
+			}
+			if !d.harmony {
+				keeps(t, text, whole)
+			}
+			_, arguments, _ := calls(whole)
+			for _, a := range arguments {
+				require.True(t, jsontext.Value(a).IsValid(), "%s: %q", name, a)
+			}
+		}
+	})
+}
+
+// keeps fails if bytes of the text are missing from the events, other than white
+// space at markers and what made up calls.
+func keeps(t *testing.T, text string, events []Event) {
+	called := false
+	check := func(gap string) {
+		if !called {
+			require.Empty(t, strings.TrimSpace(gap), "%q: %q", text, show(events))
+		}
+		called = false
+	}
+	for _, e := range events {
+		switch e.Kind {
+		case Content:
+			n := strings.Index(text, e.Text)
+			require.GreaterOrEqual(t, n, 0, "%q: %q", text, show(events))
+			if called { // the text behind a call is not what the call holds
+				n = strings.LastIndex(text, e.Text)
+			}
+			check(text[:n])
+			text = text[n+len(e.Text):]
+		case Call:
+			require.Contains(t, text, e.Name)
+			called = true
+		}
+	}
+	check(text)
+}
+
+// TestParser_AnyMixOfPieces cuts answers made of every family's pieces at every place.
+func TestParser_AnyMixOfPieces(t *testing.T) {
+	pieces := []string{"<tool_call>", "</tool_call>", `{"name": "note", "arguments": {"text": "a"}}`, `{"name": "clock"}`, "\n", " text ", "<think>", "</think>",
+		"[TOOL_CALLS]", "[", "]", ",", ";", "note", "[ARGS]", "{}", "<|tool_call|>", "<function=", "note>", "</function>", "<function_calls>", "note()", "</function_calls>"}
+	r := rand.New(rand.NewSource(3))
+	for name, d := range all() {
+		if !d.harmony {
+			d = thoughtful(d)
+		}
+		for range 150 {
+			var text strings.Builder
+			for range 1 + r.Intn(9) {
+				text.WriteString(pieces[r.Intn(len(pieces))])
+			}
+			require.NotPanics(t, func() { parseAnyCut(t, d, auto(), false, text.String()) }, "%s: %q", name, text.String())
+		}
+	}
+}
