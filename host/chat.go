@@ -101,9 +101,8 @@ func (s *Server) prepare(w http.ResponseWriter, r *http.Request, h *hold) (*job,
 		ID: "chatcmpl-" + strings.ToLower(rand.Text()), Created: rec.arrived.Unix(), Model: v.names[0], Fingerprint: v.fingerprint}}
 	start := time.Now()
 	var points []liquid.Point
-	c := conversation(req)
-	c.Generic = v.dialect.Generic()
-	if c.Variables, e = variables(req, v); e != nil {
+	c, e := v.conversation(req)
+	if e != nil {
 		return nil, e
 	}
 	if j.prompt, points, e = render(v.template, c, s.memory.On()); e != nil {
@@ -180,9 +179,17 @@ func conversation(req *openai.ChatRequest) prompt.Conversation {
 	return c
 }
 
+// conversation is the request as the model's template is to render it.
+func (v *view) conversation(req *openai.ChatRequest) (c prompt.Conversation, e *openai.Error) {
+	c = conversation(req)
+	c.Generic = v.dialect.Generic()
+	c.Variables, e = v.variables(req)
+	return c, e
+}
+
 // variables are the template variables of a request. What is set in
 // chat_template_kwargs wins over reasoning_effort.
-func variables(req *openai.ChatRequest, v *view) ([]byte, *openai.Error) {
+func (v *view) variables(req *openai.ChatRequest) ([]byte, *openai.Error) {
 	given := []byte(req.ChatTemplateKwargs)
 	if string(given) == "null" {
 		given = nil
