@@ -13,7 +13,8 @@
 //
 // The invariants: the events of an answer do not depend on how its text was cut
 // into pieces; no byte of the answer is lost: what only looks like a call is
-// text, and only white space around markers is dropped; and what a dialect's
+// text, and only white space around markers is dropped, and of a cut answer the
+// beginning of an enforced call that has no name yet; and what a dialect's
 // grammar accepts, its parser reads as calls whose arguments the schema accepts.
 //
 // The parsers are ollama's where they can be. Its thinking package finds the

@@ -70,9 +70,10 @@ func (p *harmonyParser) Add(text string) []Event {
 	return p.out.take()
 }
 
-func (p *harmonyParser) End(bool) []Event {
+func (p *harmonyParser) End(cut bool) []Event {
 	p.buf += p.part
 	p.part = ""
+	p.out.quiet = cut && p.out.enforced && (p.out.required || p.place == inHeader || p.place == inArguments)
 	p.run(true)
 	return p.out.take()
 }
@@ -98,8 +99,8 @@ func (p *harmonyParser) run(over bool) {
 
 func (p *harmonyParser) header(over bool) bool {
 	at := strings.Index(p.buf[:min(len(p.buf), maxHeader)], harmonyMessage)
-	if at < 0 {
-		if !over && plausibleHeader(p.buf) {
+	if at < 0 || !plausibleHeader(p.buf[:at]) {
+		if at < 0 && !over && plausibleHeader(p.buf) {
 			return false
 		}
 		p.place, p.kind = inMessage, Content

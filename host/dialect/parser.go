@@ -29,6 +29,8 @@ type output struct {
 	tools    []Tool
 	allowed  []bool
 	enforced bool // a grammar binds calls: what has begun as one is one
+	required bool // and there is nothing but calls
+	quiet    bool // what is left undecided is the beginning of a call, and no text for the user
 	newID    func() string
 	events   []Event
 	calls    int
@@ -37,7 +39,7 @@ type output struct {
 }
 
 func newOutput(ask Ask) *output {
-	o := &output{tools: ask.Tools, allowed: ask.allowed(), enforced: ask.bindsCalls(), newID: newID}
+	o := &output{tools: ask.Tools, allowed: ask.allowed(), enforced: ask.bindsCalls(), required: ask.Mode == ModeRequired, newID: newID}
 	return o
 }
 
@@ -56,7 +58,7 @@ func (o *output) tool(name string) *Tool {
 
 // text adds to the last event if it is of the same kind.
 func (o *output) text(kind Kind, text string) {
-	if text == "" {
+	if text == "" || o.quiet && kind == Content {
 		return
 	}
 	if n := len(o.events); n > 0 && o.events[n-1].Kind == kind {
@@ -166,9 +168,10 @@ func (p *parser) Add(text string) []Event {
 	return p.out.take()
 }
 
-func (p *parser) End(bool) []Event {
+func (p *parser) End(cut bool) []Event {
 	p.add(p.part)
 	p.part = ""
+	p.out.quiet = cut && p.out.enforced && (p.out.required || p.place == inCall)
 	if p.reasoner != nil {
 		reasoning, rest := p.reasoner.end()
 		p.out.text(Reasoning, reasoning)

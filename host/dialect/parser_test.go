@@ -170,11 +170,13 @@ func TestParser_CutCallIsACallWhenEnforced(t *testing.T) {
 		text, want string
 	}{
 		"hermes":        {hermes(), "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Zü", `«0 get_weather {"city": "Zü»`},
-		"in the name":   {hermes(), "<tool_call>\n{\"name\": \"get_wea", "<tool_call>\n{\"name\": \"get_wea"},
+		"in the name":   {hermes(), "<tool_call>\n{\"name\": \"get_wea", ""},
+		"in the marker": {hermes(), "<tool_c", ""},
 		"mistral":       {mistral(true, false), "[TOOL_CALLS]note[ARGS]{\"te", `«0 note {"te»`},
 		"deepseek":      {deepseek(true), "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>note\n```json\n{\"text\": 1", `«0 note {"text": 1»`},
 		"qwen3-coder":   {qwenCoder(), "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n4", `«0 get_weather {"city": "Oslo"»`},
-		"glm":           {glm(), "<tool_call>clock", "<tool_call>clock"},
+		"glm":           {glm(), "<tool_call>clock", ""},
+		"behind a call": {hermes(), "<tool_call>\n{\"name\": \"clock\", \"arguments\": {}}\n</tool_call>\n<tool", "«0 clock {}»"},
 		"gpt-oss":       {harmony(), "<|channel|>commentary to=functions.note <|constrain|>json<|message|>{\"a", `«0 note {"a»`},
 		"second":        {phi(true), `<|tool_call|>[{"name": "clock", "arguments": {}}, {"name": "note", "arguments": {"text": "a`, `«0 clock {}»«1 note {"text": "a»`},
 		"functiongemma": {functionGemma(), "<start_function_call>call:note{text:<escape>a", `«0 note {»`},
@@ -183,6 +185,15 @@ func TestParser_CutCallIsACallWhenEnforced(t *testing.T) {
 			require.Equal(t, test.want, parseAnyCut(t, test.dialect, ask, true, test.text))
 		})
 	}
+}
+
+// Only where nothing but calls may come is the beginning of a marker no text.
+func TestParser_CutMarkerIsTextWhereTextMayCome(t *testing.T) {
+	ask := auto()
+	require.Equal(t, "1 <tool", parseAnyCut(t, hermes(), ask, true, "1 <tool"))
+	ask.Tools[0].Strict = true
+	require.Equal(t, "1 <tool", parseAnyCut(t, hermes(), ask, true, "1 <tool"))
+	require.Equal(t, "1", parseAnyCut(t, hermes(), ask, true, "1 <tool_call>\n{\"name"), "and a whole marker opens a call that is enforced")
 }
 
 func TestParser_TextIsWholeCharacters(t *testing.T) {
