@@ -2,7 +2,9 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -182,6 +184,28 @@ func TestTools_MarkersThatAreControlTokensAreAskedForAsText(t *testing.T) {
 	f.does(hello)
 	require.Equal(t, 200, h.chat().status)
 	require.False(t, f.last().ControlText, "a plain chat shows none")
+}
+
+func TestTools_LiquidMemoryAsksForTheSameAnswer(t *testing.T) {
+	f := newFaultStation(t)
+	f.set(func(f *fakeStation) { f.model.ChatTemplate = mistralTemplate })
+	h := startHost(t, f.srv.URL)
+	h.await(http.StatusOK)
+	h.eventually(h.memory.On)
+	var asked wire.DecodeRequest
+	f.fault(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			t.Error(err)
+		}
+		out := &frames{w}
+		out.text(`[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Oslo"}}]`)
+		out.done(wire.ReasonEOG, 1)
+	})
+	r := h.chat(weatherTools, `"tool_choice":"required"`)
+	require.Equal(t, []string{"get_weather"}, whole(t, r).names())
+	require.Equal(t, "liquid", r.header.Get(headerPath))
+	require.True(t, asked.ControlText)
+	require.NotEmpty(t, asked.Sampling.Grammar)
 }
 
 func TestTools_StreamIsKeptAliveWhileACallGrows(t *testing.T) {
