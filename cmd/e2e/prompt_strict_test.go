@@ -30,7 +30,10 @@ func seen(t *testing.T, template string) func(messages ...obj) string {
 	t.Helper()
 	s := hostBefore(t, standIn(t, wire.Model{Name: "m", Digest: "d", ChatTemplate: template}), "THOTH_MODEL_NAME=test-model")
 	s.serves(t)
-	return func(messages ...obj) string { return s.chat(t, obj{"messages": messages}).Text(t) }
+	return func(messages ...obj) string {
+		said := s.turn(t, obj{"messages": messages})
+		return said.Reasoning + said.text() // the prompt is not to be taken for an answer
+	}
 }
 
 func TestPrompt_StrictTemplatesGetEverySystemMessage(t *testing.T) {
@@ -50,7 +53,7 @@ func TestPrompt_StrictTemplatesGetEverySystemMessage(t *testing.T) {
 func TestPrompt_TemplateWithoutToolsShowsTheirResults(t *testing.T) {
 	for name, template := range map[string]string{"system first": systemFirst, "alternating": alternating, "plain": plainTemplate} {
 		got := seen(t, template)(lookup(`{"city":"Oslo","n":2}`, "4217")...)
-		for _, want := range []string{"Call of the tool get_weather", `{"city":"Oslo","n":2}`, "4217"} {
+		for _, want := range []string{"<tool_call>\n{\"name\": \"get_weather\", \"arguments\": ", `{"city":"Oslo","n":2}`, "<tool_response>\n4217\n</tool_response>"} {
 			require.Equal(t, 1, strings.Count(got, want), "%s: %q in %q", name, want, got)
 		}
 	}
