@@ -6,7 +6,9 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/cors"
@@ -15,71 +17,83 @@ import (
 	"thoth/station/wire"
 )
 
-// keyKind is what a key may do; each kind may do what those before it may.
-type keyKind int
-
-const (
-	keyNone      keyKind = iota // not a key of this server
-	keyInference                // chats, models, numbers
-	keyAdmin                    // also /liquid, its numbers in /stats, and pinning
-)
-
-// keyring holds digests of the keys: equal lengths, so that the comparison
-// takes the same time whatever was sent.
-type keyring struct {
-	inference, admin [][sha256.Size]byte
+// apiKey is a key in service.
+type apiKey struct {
+	Key
+	scope string // see [scopeKey]
+	quota *quota
 }
 
-func newKeyring(inference, admin []string) keyring {
-	digests := func(keys []string) [][sha256.Size]byte {
-		sums := make([][sha256.Size]byte, len(keys))
-		for i, key := range keys {
-			sums[i] = sha256.Sum256([]byte(key))
-		}
-		return sums
+// keyring holds the keys of the server.
+type keyring []*apiKey
+
+func newKeyring(keys []Key) keyring {
+	ring := make(keyring, len(keys))
+	for i, k := range keys {
+		ring[i] = &apiKey{k, scopeOf(k.SHA256), newQuota(k.Limits)}
 	}
-	return keyring{digests(inference), digests(admin)}
+	return ring
 }
 
-// used tells whether requests need a key. One of either kind is enough: a
+// used tells whether requests need a key. One of either scope is enough: a
 // server with an admin key alone must not be open to everybody.
-func (k keyring) used() bool { return len(k.inference)+len(k.admin) > 0 }
+func (r keyring) used() bool { return len(r) > 0 }
 
-// kind compares with every key, without stopping at a match.
-func (k keyring) kind(key string) keyKind {
-	sum := sha256.Sum256([]byte(key))
-	among := func(keys [][sha256.Size]byte) (found int) {
-		for i := range keys {
-			found |= subtle.ConstantTimeCompare(sum[:], keys[i][:])
-		}
-		return found
-	}
-	inference, admin := among(k.inference), among(k.admin)
-	return keyKind(subtle.ConstantTimeSelect(admin, int(keyAdmin), subtle.ConstantTimeSelect(inference, int(keyInference), int(keyNone))))
+// some tells whether any key has the scope.
+func (r keyring) some(s KeyScope) bool {
+	return slices.ContainsFunc(r, func(k *apiKey) bool { return k.Key.may(s) })
 }
 
-// caller is who sent a request.
-type caller struct {
-	kind  keyKind
-	scope string
+// find is the key that was sent, nil for none of ours. It compares digests,
+// which have equal lengths, with those of every key, without stopping at a match:
+// it takes the same time whatever was sent.
+func (r keyring) find(sent string) *apiKey {
+	sum := sha256.Sum256([]byte(sent))
+	at := -1
+	for i, k := range r {
+		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], k.SHA256[:]), i, at)
+	}
+	if at < 0 {
+		return nil
+	}
+	return r[at]
 }
 
 type callerKey struct{}
 
-// callerOf is the zero caller when no keys are in use.
-func callerOf(ctx context.Context) caller {
-	c, _ := ctx.Value(callerKey{}).(caller)
-	return c
+// callerOf is the key of a request, nil when no keys are in use.
+func callerOf(ctx context.Context) *apiKey {
+	k, _ := ctx.Value(callerKey{}).(*apiKey)
+	return k
 }
 
-// scopeKey names whose stored prefixes a request may use: the hex digest of
-// its key, "" when no keys are in use. It is not the digest that keys are
-// compared by, since it leaves the process.
-func scopeKey(ctx context.Context) string { return callerOf(ctx).scope }
+// may tells what the caller is allowed to do by its key; without one, nothing.
+func (k *apiKey) may(s KeyScope) bool { return k != nil && k.Key.may(s) }
 
-func scopeOf(key string) string {
-	sum := sha256.Sum256([]byte("thoth scope\x00" + key))
+// scopeKey names whose stored prefixes a request may use: a digest of its key, ""
+// when no keys are in use. It is not the digest that keys are compared by, since
+// it leaves the process.
+func scopeKey(ctx context.Context) string {
+	if k := callerOf(ctx); k != nil {
+		return k.scope
+	}
+	return ""
+}
+
+func scopeOf(key [sha256.Size]byte) string {
+	sum := sha256.Sum256(append([]byte("thoth scope\x00"), key[:]...))
 	return hex.EncodeToString(sum[:])
+}
+
+// headerAPIKey is where Anthropic's clients send their key.
+const headerAPIKey = "X-Api-Key"
+
+// sentKey is the key a request came with, "" for none.
+func sentKey(h http.Header) string {
+	if scheme, key, _ := strings.Cut(h.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") && strings.TrimSpace(key) != "" {
+		return strings.TrimSpace(key)
+	}
+	return strings.TrimSpace(h.Get(headerAPIKey))
 }
 
 // authenticate asks for a key on every route but the health probes.
@@ -92,19 +106,46 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		key = strings.TrimSpace(key)
-		if !strings.EqualFold(scheme, "Bearer") || key == "" {
+		sent := sentKey(r.Header)
+		if sent == "" {
 			fail(w, r, openai.NewError(openai.CodeInvalidKey, "", "no API key was given: send Authorization: Bearer KEY"))
 			return
 		}
-		kind := s.keys.kind(key)
-		if kind == keyNone {
+		key := s.keys.find(sent)
+		if key == nil {
 			fail(w, r, openai.NewError(openai.CodeInvalidKey, "", "the API key is not valid"))
 			return
 		}
-		ctx := context.WithValue(r.Context(), callerKey{}, caller{kind, scopeOf(key)})
-		next.ServeHTTP(w, r.WithContext(ctx))
+		recordOf(r.Context()).key = key.Name
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, key)))
+	})
+}
+
+// inference lets only keys of its scope pass, and holds each to its limits. What
+// a request has used is charged when it has ended.
+func (s *Server) inference(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := callerOf(r.Context())
+		switch {
+		case key == nil: // no keys are in use
+			next.ServeHTTP(w, r)
+			return
+		case !key.may(ScopeInference):
+			fail(w, r, openai.NewError(openai.CodePermission, "", "%s needs a key with the scope %s: this one has %s", printable(r.URL.Path), ScopeInference, ScopeAdmin))
+			return
+		}
+		now := time.Now()
+		e := key.quota.enter(now)
+		key.quota.tell(w.Header(), now)
+		if e != nil {
+			fail(w, r, e)
+			return
+		}
+		defer func() {
+			u := recordOf(r.Context()).usage
+			key.quota.leave(time.Now(), u.PromptTokens, u.CompletionTokens)
+		}()
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -113,9 +154,9 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 func (s *Server) admins(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case len(s.keys.admin) == 0:
+		case !s.keys.some(ScopeAdmin):
 			fail(w, r, openai.NewError(openai.CodePermission, "", "%s needs an admin key, and this server has none: set THOTH_ADMIN_KEYS or THOTH_ADMIN_KEYS_FILE", printable(r.URL.Path)))
-		case callerOf(r.Context()).kind != keyAdmin:
+		case !callerOf(r.Context()).may(ScopeAdmin):
 			fail(w, r, openai.NewError(openai.CodePermission, "", "%s needs an admin key: this key is for inference", printable(r.URL.Path)))
 		default:
 			next.ServeHTTP(w, r)
@@ -123,17 +164,18 @@ func (s *Server) admins(next http.Handler) http.Handler {
 	})
 }
 
-// mayPin refuses a pin to an inference key: what is pinned takes the room of
-// all others. Where no keys are in use everybody is trusted.
+// mayPin refuses a pin to a key without the admin scope: what is pinned takes the
+// room of all others. Where no keys are in use everybody is trusted.
 func (s *Server) mayPin(ctx context.Context, c openai.CacheControl) *openai.Error {
-	if !c.Pin || !s.keys.used() || callerOf(ctx).kind == keyAdmin {
+	if !c.Pin || !s.keys.used() || callerOf(ctx).may(ScopeAdmin) {
 		return nil
 	}
 	return openai.NewError(openai.CodePermission, "prompt_cache_options.pin", "prompt_cache_options.pin needs an admin key: this key is for inference")
 }
 
 // exposed are the headers a browser's script may read.
-var exposed = []string{wire.HeaderRequestID, "Retry-After", headerPath, headerLiquid, headerLiquidSaved, headerLiquidReason, headerLiquidTokens}
+var exposed = []string{wire.HeaderRequestID, "Retry-After", headerPath, headerLiquid, headerLiquidSaved, headerLiquidReason, headerLiquidTokens,
+	headerLimit + "Requests", headerRemaining + "Requests", headerReset + "Requests", headerLimit + "Tokens", headerRemaining + "Tokens", headerReset + "Tokens"}
 
 // methods are those some route has.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete}

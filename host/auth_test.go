@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -63,8 +64,11 @@ func TestAuth_KindsOfKeysAndWhatTheyMayDo(t *testing.T) {
 // the options say.
 func callAs(t *testing.T, o Options, auth string, f func(*Server, context.Context)) {
 	t.Helper()
-	s := &Server{keys: newKeyring(o.APIKeys, o.AdminKeys)}
+	keys, err := o.allKeys()
+	require.NoError(t, err)
+	s := &Server{keys: newKeyring(keys)}
 	r := httptest.NewRequest("GET", "/x", nil)
+	r = r.WithContext(context.WithValue(r.Context(), recordKey{}, new(record)))
 	r.Header.Set("Authorization", auth)
 	called := false
 	s.authenticate(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -82,10 +86,8 @@ func TestAuth_ScopeIsOfTheKeyAndNotTheKey(t *testing.T) {
 			scope := scopeKey(ctx)
 			require.Regexp(t, `^[0-9a-f]{64}$`, scope)
 			scopes[scope] = true
-			for _, sums := range [][][32]byte{s.keys.inference, s.keys.admin} {
-				for _, sum := range sums {
-					require.NotContains(t, scope, strings.ToLower(string(sum[:])))
-				}
+			for _, k := range s.keys {
+				require.NotContains(t, scope, hex.EncodeToString(k.SHA256[:]))
 			}
 			// The same on another server: replicas share a store.
 			callAs(t, Options{APIKeys: []string{key}}, "Bearer "+key, func(_ *Server, other context.Context) {

@@ -104,6 +104,7 @@ type hostStats struct {
 		CompletionTokens uint64            `json:"completion_tokens"`
 		Errors           map[string]uint64 `json:"errors"` // by code
 	} `json:"host"`
+	Keys         []keyStats  `json:"keys,omitempty"` // for admins those of all keys, else the caller's own
 	Station      *wire.Stats `json:"station"`
 	StationError string      `json:"station_error,omitempty"`
 }
@@ -115,13 +116,14 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	out.Host.UptimeSeconds = time.Since(s.started).Seconds()
 	out.Host.InFlight, out.Host.Waiting = s.admission.counts()
 	s.metrics.stats(&out)
+	out.Keys = s.keys.stats(callerOf(r.Context()), time.Now())
 	ctx, cancel := context.WithTimeout(r.Context(), statsTimeout)
 	defer cancel()
 	st, err := s.o.Station.Stats(ctx)
 	if err != nil {
 		out.StationError = openai.FromWire(err).Message
 	} else {
-		if callerOf(r.Context()).kind != keyAdmin {
+		if !callerOf(r.Context()).may(ScopeAdmin) {
 			st.KV = nil
 		}
 		out.Station = st

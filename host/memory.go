@@ -1,7 +1,6 @@
 package host
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -122,10 +121,9 @@ func trail(h http.Header, told map[string]string, o *liquid.Outcome) {
 func (s *Server) newMemory() (*liquid.Manager, error) {
 	scopes := map[string]string{} // of each key, by its SHA-256 in hex
 	var all []string
-	for _, key := range slices.Concat(s.o.APIKeys, s.o.AdminKeys) {
-		sum := sha256.Sum256([]byte(key))
-		scope := liquid.Scope(scopeOf(key), "")
-		scopes[hex.EncodeToString(sum[:])] = scope
+	for _, key := range s.keys {
+		scope := liquid.Scope(key.scope, "")
+		scopes[hex.EncodeToString(key.SHA256[:])] = scope
 		all = append(all, scope)
 	}
 	if len(all) == 0 {

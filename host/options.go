@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,9 +27,11 @@ type Options struct {
 	Grammars         grammar.Limits // of one schema, expression or grammar
 	GrammarCache     int            // bytes of finished grammars that are kept; default 16 MiB, negative for none
 
-	APIKeys     []string // for inference; empty, and no AdminKeys: no key is asked for
-	AdminKeys   []string // may do all that an API key may, and /liquid
-	CORSOrigins []string // origins of browsers, "*" for all; empty: CORS is off
+	APIKeys     []string  // for inference; empty, and no AdminKeys: no key is asked for
+	AdminKeys   []string  // may do all that an API key may, and /liquid
+	Keys        []Key     // further keys, with scopes and limits of their own
+	KeyLimits   KeyLimits // of each key in APIKeys and AdminKeys
+	CORSOrigins []string  // origins of browsers, "*" for all; empty: CORS is off
 
 	MaxInFlight int // answers at once, each choice counts; default 64
 	MaxBacklog  int // requests that wait for a place; default 256, negative for none
@@ -120,13 +121,8 @@ func (o Options) withDefaults() (Options, error) {
 		}
 		seen[m] = true
 	}
-	for i, k := range slices.Concat(o.APIKeys, o.AdminKeys) {
-		if strings.TrimSpace(k) != k || k == "" {
-			return o, fmt.Errorf("an API key is empty or padded with white space")
-		}
-		if i >= len(o.APIKeys) && slices.Contains(o.APIKeys, k) {
-			return o, fmt.Errorf("an admin key is also an API key for inference: a key is of one kind")
-		}
+	if _, err := o.allKeys(); err != nil {
+		return o, err
 	}
 	o.Limits = o.Limits.WithDefaults()
 	return o, nil

@@ -21,6 +21,7 @@ import (
 // handler's goroutine alone writes it.
 type record struct {
 	id      string
+	key     string // the name of the caller's key; "" without keys
 	arrived time.Time
 	err     *openai.Error
 
@@ -94,6 +95,9 @@ func (s *Server) finish(r *http.Request, rec *record, sw *statusWriter) {
 		e = s.o.Log.Warn()
 	}
 	e = e.Str("id", rec.id).Str("method", r.Method).Str("route", route).Int("status", sw.status).Dur("total_ms", total)
+	if rec.key != "" {
+		e = e.Str("key", rec.key)
+	}
 	if rec.model != "" {
 		o := rec.outcome
 		if o == nil {

@@ -20,7 +20,11 @@ func (s *Server) routes() http.Handler {
 	}
 	r.Use(s.authenticate, middleware.GetHead)
 
-	r.Post("/v1/chat/completions", s.chat)
+	model := r.With(s.inference)
+	model.Post("/v1/chat/completions", s.chat)
+	model.Post("/tokenize", s.tokenize)
+	model.Post("/detokenize", s.detokenize)
+	model.Post("/apply-template", s.applyTemplate)
 	r.Get("/v1/models", s.listModels)
 	r.Get("/v1/models/*", s.getModel) // a name may hold slashes
 
@@ -28,7 +32,8 @@ func (s *Server) routes() http.Handler {
 	r.Get("/livez", s.livez)
 	r.Get("/readyz", s.readyz)
 	r.Get("/stats", s.stats)
-	r.Method(http.MethodGet, "/metrics", s.metrics.handler())
+	r.Get("/metrics", s.getMetrics())
+	r.Get("/openapi.json", s.getOpenAPI)
 
 	admin := r.With(s.admins)
 	admin.Get("/liquid", s.getLiquid)

@@ -24,6 +24,7 @@ type Server struct {
 	memory    *liquid.Manager
 	bodies    bodyBudget
 	grammars  *grammar.Cache
+	docs      docs
 	admission *admission
 	metrics   *metrics
 	http      *http.Server
@@ -44,7 +45,11 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, keys: newKeyring(o.APIKeys, o.AdminKeys), started: time.Now()}
+	keys, err := o.allKeys()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, keys: newKeyring(keys), started: time.Now()}
 	s.station = newWatcher(o)
 	if s.memory, err = s.newMemory(); err != nil {
 		return nil, err

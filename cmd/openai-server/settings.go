@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,15 +26,25 @@ type settings struct {
 	DefaultMaxTokens int      `env:"THOTH_DEFAULT_MAX_TOKENS" default:"0" help:"Token cap of requests that give none; 0: up to the context."`
 
 	APIKeys       []string `name:"api-keys" env:"THOTH_API_KEYS" placeholder:"KEY,..." help:"API keys; none, and no admin key: no key is asked for. A process list shows flags: use the variable or the file."`
-	APIKeysFile   string   `name:"api-keys-file" env:"THOTH_API_KEYS_FILE" placeholder:"FILE" help:"File with one API key a line; # starts a comment line. Adds to the keys above."`
+	APIKeysFile   string   `name:"api-keys-file" env:"THOTH_API_KEYS_FILE" placeholder:"FILE" help:"File with one API key a line; # starts a comment line. Or a JSON array of keys with names, scopes and limits: docs/deploy.md. Adds to the keys above."`
 	AdminKeys     []string `name:"admin-keys" env:"THOTH_ADMIN_KEYS" placeholder:"KEY,..." help:"Keys that may also look at and delete what liquid memory stores, and pin; none: nobody may. With one set, every request needs a key."`
 	AdminKeysFile string   `name:"admin-keys-file" env:"THOTH_ADMIN_KEYS_FILE" placeholder:"FILE" help:"File with one admin key a line; # starts a comment line. Adds to the admin keys above."`
-	CORSOrigins   []string `name:"cors-origins" env:"THOTH_CORS_ORIGINS" placeholder:"ORIGIN,..." help:"Origins whose pages may call, * for all. Default: none."`
+
+	KeyRequestsPerMinute  int `env:"THOTH_KEY_REQUESTS_PER_MINUTE" default:"0" help:"Requests to the model that each key may send in a minute; more get 429. 0: no limit. A key of the JSON file may have its own."`
+	KeyTokensPerMinute    int `env:"THOTH_KEY_TOKENS_PER_MINUTE" default:"0" help:"Tokens of prompts and answers that each key may use in a minute, counted when a request ends. 0: no limit."`
+	KeyConcurrentRequests int `env:"THOTH_KEY_CONCURRENT_REQUESTS" default:"0" help:"Requests to the model that each key may have in flight or waiting. 0: no limit."`
+
+	CORSOrigins []string `name:"cors-origins" env:"THOTH_CORS_ORIGINS" placeholder:"ORIGIN,..." help:"Origins whose pages may call, * for all. Default: none."`
 
 	MaxInFlight   int   `env:"THOTH_MAX_IN_FLIGHT" default:"64" help:"Answers at once; each choice of a request counts."`
 	MaxBacklog    int   `env:"THOTH_MAX_BACKLOG" default:"256" help:"Requests that wait for a place; more get 429. 0: none wait."`
 	MaxChoices    int   `env:"THOTH_MAX_CHOICES" default:"16" help:"Largest n of a request."`
 	MaxMessages   int   `env:"THOTH_MAX_MESSAGES" default:"4096" help:"Most messages of a request."`
+	MaxStops      int   `env:"THOTH_MAX_STOPS" default:"16" help:"Most stop strings of a request; 16 at most."`
+	MaxStopBytes  int   `env:"THOTH_MAX_STOP_BYTES" default:"1024" help:"Longest stop string in bytes."`
+	MaxTools      int   `env:"THOTH_MAX_TOOLS" default:"128" help:"Most tools of a request."`
+	MaxLogitBias  int   `env:"THOTH_MAX_LOGIT_BIAS" default:"1024" help:"Most entries of logit_bias."`
+	MaxJSONDepth  int   `name:"max-json-depth" env:"THOTH_MAX_JSON_DEPTH" default:"128" help:"Deepest nesting of arrays and objects in a request body; 8 at least."`
 	MaxBodyBytes  int64 `env:"THOTH_MAX_BODY_BYTES" default:"8388608" help:"Largest request body."`
 	MaxBodyMemory int64 `env:"THOTH_MAX_BODY_MEMORY" default:"268435456" help:"Bytes of the bodies of all requests that have no place yet; more get 429. At least one largest body."`
 
@@ -62,6 +70,13 @@ type settings struct {
 }
 
 const defaultListen = "127.0.0.1:8080"
+
+// The station takes no more stop strings, and a plain chat with tools is nested
+// as deep as this.
+const (
+	maxStops     = 16
+	minJSONDepth = 8
+)
 
 // listen is the network and address to listen on.
 func (s *settings) listen() (network, address string, err error) {
@@ -99,7 +114,9 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 	}{
 		{"THOTH_MAX_IN_FLIGHT", float64(s.MaxInFlight)}, {"THOTH_MAX_CHOICES", float64(s.MaxChoices)},
 		{"THOTH_MAX_MESSAGES", float64(s.MaxMessages)}, {"THOTH_MAX_BODY_BYTES", float64(s.MaxBodyBytes)},
-		{"THOTH_MAX_BODY_MEMORY", float64(s.MaxBodyMemory)},
+		{"THOTH_MAX_BODY_MEMORY", float64(s.MaxBodyMemory)}, {"THOTH_MAX_STOPS", float64(s.MaxStops)},
+		{"THOTH_MAX_STOP_BYTES", float64(s.MaxStopBytes)}, {"THOTH_MAX_TOOLS", float64(s.MaxTools)},
+		{"THOTH_MAX_LOGIT_BIAS", float64(s.MaxLogitBias)}, {"THOTH_MAX_JSON_DEPTH", float64(s.MaxJSONDepth)},
 		{"THOTH_HEADER_TIMEOUT", s.HeaderTimeout.Seconds()}, {"THOTH_BODY_TIMEOUT", s.BodyTimeout.Seconds()},
 		{"THOTH_IDLE_TIMEOUT", s.IdleTimeout.Seconds()}, {"THOTH_WRITE_TIMEOUT", s.WriteTimeout.Seconds()},
 		{"THOTH_PING_INTERVAL", s.PingInterval.Seconds()}, {"THOTH_TOKEN_TIMEOUT", s.TokenTimeout.Seconds()},
@@ -121,18 +138,12 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 	if backlog == 0 {
 		backlog = -1 // none; the option's own zero means its default
 	}
-	keys, err := readKeys("THOTH_API_KEYS", s.APIKeys, s.APIKeysFile)
+	if s.MaxStops > maxStops || s.MaxJSONDepth < minJSONDepth {
+		return host.Options{}, fmt.Errorf("THOTH_MAX_STOPS is %d and THOTH_MAX_JSON_DEPTH is %d: allowed are 1 to %d, and %d and up", s.MaxStops, s.MaxJSONDepth, maxStops, minJSONDepth)
+	}
+	keys, err := s.keys()
 	if err != nil {
 		return host.Options{}, err
-	}
-	admins, err := readKeys("THOTH_ADMIN_KEYS", s.AdminKeys, s.AdminKeysFile)
-	if err != nil {
-		return host.Options{}, err
-	}
-	for _, k := range admins {
-		if slices.Contains(keys, k) {
-			return host.Options{}, fmt.Errorf("THOTH_ADMIN_KEYS and THOTH_API_KEYS hold the same key: a key is of one kind, and an admin key may do all that an API key may")
-		}
 	}
 	var warm []liquid.WarmPrompt
 	if s.LiquidWarm != "" {
@@ -149,9 +160,11 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		ModelName:        s.ModelName,
 		Aliases:          s.ModelAliases,
 		DefaultMaxTokens: s.DefaultMaxTokens,
-		Limits:           openai.Limits{Choices: s.MaxChoices, Messages: s.MaxMessages},
-		APIKeys:          keys,
-		AdminKeys:        admins,
+		Limits:           openai.Limits{Depth: s.MaxJSONDepth, Choices: s.MaxChoices, Messages: s.MaxMessages, Stops: s.MaxStops, StopBytes: s.MaxStopBytes, LogitBias: s.MaxLogitBias, Tools: s.MaxTools},
+		APIKeys:          keys.inference,
+		AdminKeys:        keys.admin,
+		Keys:             keys.named,
+		KeyLimits:        keys.limits,
 		CORSOrigins:      s.CORSOrigins,
 		MaxInFlight:      s.MaxInFlight,
 		MaxBacklog:       backlog,
@@ -174,35 +187,4 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		Log:              log,
 		Build:            build.Version(),
 	}, nil
-}
-
-// readKeys joins the keys of a variable and of its twin with _FILE. A file that
-// is named and holds no key is an error: it would open the server to everybody.
-func readKeys(name string, given []string, file string) ([]string, error) {
-	var keys []string
-	for _, k := range given {
-		if k = strings.TrimSpace(k); k != "" {
-			keys = append(keys, k)
-		}
-	}
-	if len(given) > 0 && len(keys) == 0 {
-		return nil, fmt.Errorf("%s holds no key", name)
-	}
-	if file == "" {
-		return keys, nil
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s_FILE: %w", name, err)
-	}
-	before := len(keys)
-	for line := range strings.Lines(string(b)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			keys = append(keys, line)
-		}
-	}
-	if len(keys) == before {
-		return nil, fmt.Errorf("%s_FILE: %s holds no key", name, file)
-	}
-	return keys, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,8 +31,9 @@ const (
 	CodeMethod         Code = "method_not_allowed"
 	CodeTooLarge       Code = "request_too_large"
 	CodeMediaType      Code = "unsupported_media_type"
-	CodeRequestTimeout Code = "request_timeout" // the client was too slow in sending
-	CodeOverloaded     Code = "overloaded"      // in flight and backlog are full
+	CodeRequestTimeout Code = "request_timeout"     // the client was too slow in sending
+	CodeOverloaded     Code = "overloaded"          // in flight and backlog are full
+	CodeRateLimit      Code = "rate_limit_exceeded" // a limit of the key
 	CodeLoading        Code = "model_loading"
 	CodeUnavailable    Code = "station_unavailable"
 	CodeDraining       Code = "draining"
@@ -70,6 +72,7 @@ var table = map[Code]struct {
 	CodeMediaType:      {http.StatusUnsupportedMediaType, typeInvalid},
 	CodeRequestTimeout: {http.StatusRequestTimeout, typeInvalid},
 	CodeOverloaded:     {http.StatusTooManyRequests, typeRateLimit},
+	CodeRateLimit:      {http.StatusTooManyRequests, typeRateLimit},
 	CodeLoading:        {http.StatusServiceUnavailable, typeServer},
 	CodeUnavailable:    {http.StatusServiceUnavailable, typeServer},
 	CodeDraining:       {http.StatusServiceUnavailable, typeServer},
@@ -135,6 +138,19 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
+// Codes lists the codes of a status, or all of them for 0. What is not sent to
+// anybody is left out.
+func Codes(status int) []Code {
+	var list []Code
+	for c, is := range table {
+		if is.status == status || status == 0 && c != CodeCancelled {
+			list = append(list, c)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // Status is the HTTP status of the error's code.
 func (e *Error) Status() int { return table[e.Code].status }
 
@@ -178,14 +194,14 @@ func FromWire(err error) *Error {
 	return e
 }
 
-// envelope is the body of every error.
-type envelope struct {
+// Envelope is the body of every error.
+type Envelope struct {
 	Error *Error `json:"error"`
 }
 
 // AppendEnvelope appends the JSON envelope of e.
 func AppendEnvelope(dst []byte, e *Error) []byte {
-	b, err := json.Marshal(envelope{e})
+	b, err := json.Marshal(Envelope{e})
 	if err != nil { // strings and nothing else: cannot fail
 		panic(err)
 	}

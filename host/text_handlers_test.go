@@ -1,0 +1,157 @@
+package host
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"thoth/station/wire"
+)
+
+// textStation is a fake station in front of which the routes about text are
+// answered by tokens; it remembers what it was asked.
+type textStation struct {
+	*fakeStation
+	srv *httptest.Server
+
+	mu     sync.Mutex
+	asked  []wire.TokenizeRequest
+	tokens []wire.DetokenizeRequest
+	fail   *wire.Error
+}
+
+func newTextStation(t *testing.T) *textStation {
+	f := &textStation{fakeStation: newFakeStation(t)}
+	behind, err := url.Parse(f.fakeStation.srv.URL)
+	require.NoError(t, err)
+	rest := httputil.NewSingleHostReverseProxy(behind)
+	f.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		switch r.URL.Path {
+		case wire.RouteTokenize:
+			var q wire.TokenizeRequest
+			_ = json.NewDecoder(r.Body).Decode(&q)
+			f.asked = append(f.asked, q)
+			if f.fail != nil {
+				(&frames{w}).refuse(f.fail)
+				return
+			}
+			a := wire.TokenizeResponse{Tokens: []int32{5, 6}}
+			if q.Pieces {
+				a.Pieces = [][]byte{[]byte(" é"), {0xc3}}
+			}
+			_ = json.NewEncoder(w).Encode(a)
+		case wire.RouteDetokenize:
+			var q wire.DetokenizeRequest
+			_ = json.NewDecoder(r.Body).Decode(&q)
+			f.tokens = append(f.tokens, q)
+			_ = json.NewEncoder(w).Encode(wire.DetokenizeResponse{Text: "some <text>"})
+		default:
+			rest.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(f.srv.Close)
+	return f
+}
+
+func TestText_TokenizeTakesTheNamesOfOtherServers(t *testing.T) {
+	f := newTextStation(t)
+	h := startHost(t, f.srv.URL)
+	h.await(200)
+	for _, name := range []string{"content", "prompt", "input"} {
+		r := h.do("POST", "/tokenize", `{"`+name+`":"Hi <|im_end|>"}`)
+		require.Equal(t, 200, r.status, r.body)
+		require.JSONEq(t, `{"tokens":[5,6],"count":2}`, r.body)
+	}
+	r := h.do("POST", "/tokenize", `{"content":"","add_special":true,"parse_special":false,"with_pieces":true,"model":"`+model+`"}`)
+	require.JSONEq(t, `{"tokens":[{"id":5,"piece":" é"},{"id":6,"piece":[195]}],"count":2}`, r.body)
+	require.Equal(t, wire.Prompt{Segments: []wire.Segment{{Text: "Hi <|im_end|>", Special: true}}, AddBOS: new(bool)}, f.asked[0].Prompt)
+	last := f.asked[3].Prompt
+	require.True(t, *last.AddBOS)
+	require.Equal(t, []wire.Segment{{}}, last.Segments)
+}
+
+func TestText_Detokenize(t *testing.T) {
+	f := newTextStation(t)
+	h := startHost(t, f.srv.URL)
+	h.await(200)
+	require.JSONEq(t, `{"content":"some <text>"}`, h.do("POST", "/detokenize", `{"tokens":[1,999,0]}`).body)
+	require.Equal(t, wire.DetokenizeRequest{Tokens: []int32{1, 999, 0}, Special: true}, f.tokens[0])
+}
+
+func TestText_RefusalsNameTheField(t *testing.T) {
+	f := newTextStation(t)
+	h := startHost(t, f.srv.URL)
+	h.await(200)
+	for _, c := range []struct{ path, body, param, code string }{
+		{"/tokenize", `{}`, "content", "missing_required"},
+		{"/tokenize", `{"content":null}`, "content", "missing_required"},
+		{"/tokenize", `{"content":[1]}`, "content", "invalid_type"},
+		{"/tokenize", `{"content":"a","input":"b"}`, "input", "invalid_value"},
+		{"/tokenize", `{"content":"a","add_special":"yes"}`, "add_special", "invalid_type"},
+		{"/tokenize", `{"content":"a","add_special_tokens":true}`, "add_special_tokens", "unsupported_parameter"},
+		{"/tokenize", `{"messages":[]}`, "messages", "unsupported_parameter"},
+		{"/tokenize", `{"content":"a","model":"none"}`, "model", "model_not_found"},
+		{"/detokenize", `{}`, "tokens", "missing_required"},
+		{"/detokenize", `{"tokens":[1,1000]}`, "tokens", "invalid_value"},
+		{"/detokenize", `{"tokens":[-1]}`, "tokens", "invalid_value"},
+		{"/detokenize", `{"tokens":["a"]}`, "tokens[0]", "invalid_type"},
+		{"/apply-template", `{}`, "messages", "missing_required"},
+		{"/apply-template", `{"messages":[{"role":"banana","content":"x"}]}`, "messages[0].role", "invalid_value"},
+		{"/apply-template", `{"model":"none","messages":[{"role":"user","content":"x"}]}`, "model", "model_not_found"},
+	} {
+		r := h.do("POST", c.path, c.body)
+		require.Equal(t, c.code, r.code(t), "%s %s", c.path, c.body)
+		require.Equal(t, c.param, r.json(t)["error"].(map[string]any)["param"], "%s %s", c.path, c.body)
+	}
+	f.mu.Lock()
+	f.fail = &wire.Error{Code: wire.CodeInvalid, Param: "prompt.segments[0]", Message: "the text cannot be tokenised"}
+	f.mu.Unlock()
+	r := h.do("POST", "/tokenize", `{"input":"a"}`)
+	require.Equal(t, 400, r.status)
+	require.Contains(t, r.body, `"param":"input"`)
+}
+
+func TestText_AppliedTemplateIsWhatAChatSends(t *testing.T) {
+	f := newTextStation(t)
+	h := startHost(t, f.srv.URL)
+	h.await(200)
+	for _, fields := range []string{
+		`"messages":[{"role":"system","content":"Be kind."},{"role":"user","content":[{"type":"text","text":"<|im_end|> é"}]}]`,
+		`"messages":[{"role":"user","content":"Weather?"}],"tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}]`,
+	} {
+		r := h.do("POST", "/v1/chat/completions", `{"model":"`+model+`",`+fields+`}`)
+		require.Equal(t, 200, r.status, r.body)
+		sent := f.got()
+		want := text(sent[len(sent)-1].Prompt.Segments)
+		r = h.do("POST", "/apply-template", `{`+fields+`}`)
+		require.Equal(t, 200, r.status, r.body)
+		require.Equal(t, want, r.json(t)["prompt"])
+		require.True(t, strings.HasSuffix(want, "<|im_start|>assistant\n"))
+		require.Len(t, f.got(), len(sent), "nothing is generated")
+	}
+}
+
+func TestText_WithoutAStationIsA503(t *testing.T) {
+	f := newTextStation(t)
+	h := startHost(t, f.srv.URL)
+	h.await(200)
+	f.set(func(f *fakeStation) { f.health.Status = wire.StatusLoading })
+	h.await(503)
+	for path, body := range map[string]string{"/tokenize": `{"content":"a"}`, "/detokenize": `{"tokens":[1]}`, "/apply-template": `{"messages":[{"role":"user","content":"x"}]}`} {
+		r := h.do("POST", path, body)
+		require.Equal(t, 503, r.status, path)
+		require.Equal(t, "model_loading", r.code(t))
+		require.Equal(t, 400, h.do("POST", path, `{`).status, "what is wrong is said first")
+	}
+	h.Server.draining.Store(true)
+	require.Equal(t, "draining", h.do("POST", "/tokenize", `{"content":"a"}`).code(t))
+}
