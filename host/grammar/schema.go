@@ -147,6 +147,7 @@ func (c *compiler) write(n *node) (Rule, error) {
 		n.rule = c.b.declare(ruleName(n.path))
 	}
 	var alts []Rule
+	var objects []*shape
 	for _, sh := range n.shapes {
 		more, err := c.writeShape(sh)
 		if err != nil {
@@ -155,6 +156,18 @@ func (c *compiler) write(n *node) (Rule, error) {
 		if alts = append(alts, more...); c.b.err != nil {
 			return "", c.b.err
 		}
+		if ok, err := c.writable(sh, typeObject); err != nil {
+			return "", err
+		} else if ok {
+			objects = append(objects, sh)
+		}
+	}
+	if objects != nil {
+		r, err := c.writeObjects(objects)
+		if err != nil {
+			return "", err
+		}
+		alts = append(alts, r)
 	}
 	r := c.b.Choice(alts...)
 	if named {
@@ -165,7 +178,18 @@ func (c *compiler) write(n *node) (Rule, error) {
 	return n.rule, nil
 }
 
-// writeShape is one rule for each type the shape can have.
+// writable tells whether the shape has values of these types that are neither
+// listed nor without end.
+func (c *compiler) writable(sh *shape, t types) (bool, error) {
+	if t &= sh.writes; sh.limited || t == 0 {
+		return false, nil
+	}
+	j := judge{c: c, child: func(n *node) (bool, error) { return n.possible, nil }}
+	return j.possible(sh, t)
+}
+
+// writeShape is one rule for each type the shape can have, besides objects: these
+// are written for all shapes together.
 func (c *compiler) writeShape(sh *shape) ([]Rule, error) {
 	var alts []Rule
 	if sh.limited {
@@ -174,30 +198,26 @@ func (c *compiler) writeShape(sh *shape) ([]Rule, error) {
 		}
 		return alts, nil
 	}
-	j := judge{c: c, child: func(n *node) (bool, error) { return n.possible, nil }}
-	add := func(t types, write func(*shape) (Rule, error)) error {
-		if sh.writes&t == 0 {
-			return nil
-		}
-		ok, err := j.possible(sh, sh.writes&t)
-		if err != nil || !ok {
-			return err
-		}
-		r, err := write(sh)
-		alts = append(alts, r)
-		return err
-	}
 	for _, one := range []struct {
 		types types
 		write func(*shape) (Rule, error)
 	}{
-		{typeObject, c.writeObject}, {typeArray, c.writeArray}, {typeString, c.writeString}, {typeNumber, c.writeNumber},
+		{typeArray, c.writeArray}, {typeString, c.writeString}, {typeNumber, c.writeNumber},
 		{typeBoolean, func(*shape) (Rule, error) { return c.b.Choice(`"true"`, `"false"`), nil }},
 		{typeNull, func(*shape) (Rule, error) { return `"null"`, nil }},
 	} {
-		if err := add(one.types, one.write); err != nil {
+		ok, err := c.writable(sh, one.types)
+		if err != nil {
 			return nil, err
 		}
+		if !ok {
+			continue
+		}
+		r, err := one.write(sh)
+		if err != nil {
+			return nil, err
+		}
+		alts = append(alts, r)
 	}
 	return alts, nil
 }

@@ -1,6 +1,9 @@
 package grammar
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // plan names the shape's children: what of an object or an array is written.
 func (c *compiler) plan(sh *shape) error {
@@ -52,67 +55,91 @@ func (sh *shape) children() []*node {
 	return all
 }
 
-// objectWriter writes an object's properties in order, each at most once, as
+// objectWriter writes the properties of an object in order, each at most once, as
 // rules linear in their number: one for what may come at a place, one for what
 // may follow it. When the number of properties is bounded, there is one of each
 // for every count, too.
+//
+// An object that has one of several shapes is written along all of them at once,
+// and those that go on with the same property stay together. Apart, a recursive
+// one would have twice as many readings with every level.
 type objectWriter struct {
-	b        *Builder
-	fields   []field
-	pairs    []Rule // "name": value
-	needed   []int  // required properties from here on
-	more     Rule   // a further pair, "" for none
-	min, max int
-	counting bool
-	made     map[[2]int]Rule
+	b     *Builder
+	lines []line
+	made  map[string]Rule // what comes next, by the spots
 }
 
-func (c *compiler) writeObject(sh *shape) (Rule, error) {
-	w := objectWriter{b: c.b, min: sh.minProps, max: sh.maxProps, made: map[[2]int]Rule{}}
+// line is what one shape lets an object have.
+type line struct {
+	pairs    []Rule // "name": value
+	required []bool
+	needed   []int // required properties from here on
+	more     Rule  // a further pair, "" for none
+	min, max int
+	counting bool
+}
+
+// spot is a place in a line: the properties before at are settled, and count of
+// them written, if the line counts.
+type spot struct{ line, at, count int }
+
+// writeObjects writes an object that has one of the shapes.
+func (c *compiler) writeObjects(shapes []*shape) (Rule, error) {
+	w := objectWriter{b: c.b, made: map[string]Rule{}}
+	var begin []spot
+	for i, sh := range shapes {
+		l, err := c.line(sh)
+		if err != nil {
+			return "", err
+		}
+		w.lines = append(w.lines, l)
+		begin = append(begin, spot{line: i})
+	}
+	var alts [][]Rule
+	if w.mayEnd(begin) {
+		alts = append(alts, []Rule{`"{}"`})
+	}
+	if first := w.next(begin); first != "" {
+		alts = append(alts, []Rule{`"{"`, first, `"}"`})
+	}
+	return c.b.oneOf(alts), nil
+}
+
+func (c *compiler) line(sh *shape) (line, error) {
+	l := line{min: sh.minProps, max: sh.maxProps}
 	for _, f := range sh.fields {
 		if !f.node.possible {
 			continue
 		}
 		r, err := c.write(f.node)
 		if err != nil {
-			return "", err
+			return line{}, err
 		}
-		w.fields = append(w.fields, f)
-		w.pairs = append(w.pairs, c.b.Sequence(c.b.Literal(quoteJSON(f.name)+": "), r))
+		l.pairs = append(l.pairs, c.b.Sequence(c.b.Literal(quoteJSON(f.name)+": "), r))
+		l.required = append(l.required, f.required)
 	}
-	w.needed = make([]int, len(w.fields)+1)
-	for i, f := range slices.Backward(w.fields) {
-		w.needed[i] = w.needed[i+1]
-		if f.required {
-			w.needed[i]++
+	l.needed = make([]int, len(l.pairs)+1)
+	for i, required := range slices.Backward(l.required) {
+		l.needed[i] = l.needed[i+1]
+		if required {
+			l.needed[i]++
 		}
 	}
 	if sh.extra != nil && sh.extra.possible {
-		if w.min > len(w.fields)+1 {
-			return "", fail(below(sh.path(), "minProperties"), "is %d, but no more than %s can be told apart: "+
-				"a grammar cannot keep two additional properties from having one name", w.min, plural(len(w.fields)+1, "property", "properties"))
+		if known := len(l.pairs) + 1; l.min > known {
+			return line{}, fail(below(sh.path(), "minProperties"), "is %d, but no more than %s can be told apart: "+
+				"a grammar cannot keep two additional properties from having one name", l.min, plural(known, "property", "properties"))
 		}
 		r, err := c.write(sh.extra)
 		if err != nil {
-			return "", err
+			return line{}, err
 		}
-		w.more = c.b.Sequence(c.otherKey(sh.names), `": "`, r)
+		l.more = c.b.Sequence(c.otherKey(sh.names), `": "`, r)
+	} else {
+		l.max = least(l.max, len(l.pairs))
 	}
-	if w.max < 0 || w.more == "" {
-		w.max = least(w.max, len(w.fields))
-		if w.more != "" {
-			w.max = -1
-		}
-	}
-	w.counting = w.min > w.needed[0] || w.max >= 0 && (w.more != "" || w.max < len(w.fields))
-	var alts [][]Rule
-	if first := w.next(0, 0); first != "" {
-		alts = append(alts, []Rule{`"{"`, first, `"}"`})
-	}
-	if w.mayEnd(0, 0) {
-		alts = append(alts, []Rule{`"{}"`})
-	}
-	return c.b.oneOf(alts), nil
+	l.counting = l.min > l.needed[0] || l.max >= 0 && (l.more != "" || l.max < len(l.pairs))
+	return l, nil
 }
 
 // otherKey is a name that is none of these, written without escapes: each
@@ -163,54 +190,77 @@ func joinNames(names []string) string {
 	return all
 }
 
-// mayEnd tells whether the object may end after n properties, those before i
-// being settled.
-func (w *objectWriter) mayEnd(i, n int) bool {
-	return w.needed[i] == 0 && (!w.counting || n >= w.min)
+// mayEnd tells whether the object may end here.
+func (w *objectWriter) mayEnd(spots []spot) bool {
+	return slices.ContainsFunc(spots, func(s spot) bool {
+		l := &w.lines[s.line]
+		return l.needed[s.at] == 0 && (!l.counting || s.count >= l.min)
+	})
 }
 
-// next is one property or more, of those from i on, after n others; "" when
-// there can be none.
-func (w *objectWriter) next(i, n int) Rule {
-	key := [2]int{i, n}
-	if !w.counting {
-		key[1] = 0
+// after is the spot behind one more property.
+func (w *objectWriter) after(s spot, at int) spot {
+	if w.lines[s.line].counting {
+		s.count++
 	}
+	s.at = at
+	return s
+}
+
+// next is one property or more; "" when there can be none. It takes the spots
+// over.
+func (w *objectWriter) next(spots []spot) Rule {
+	spots = slices.DeleteFunc(spots, func(s spot) bool {
+		l := &w.lines[s.line]
+		return l.counting && l.max >= 0 && s.count+max(l.needed[s.at], 1) > l.max
+	})
+	if w.b.err != nil || len(spots) == 0 {
+		return ""
+	}
+	key := fmt.Sprint(spots)
 	if r, ok := w.made[key]; ok {
 		return r
 	}
-	if w.b.err != nil || w.max >= 0 && w.counting && n+max(w.needed[i], 1) > w.max {
-		return ""
-	}
 	var alts [][]Rule
-	if i == len(w.fields) {
-		if w.more != "" {
-			least, most := max(0, w.min-n-1), -1
-			if w.max >= 0 {
-				most = w.max - n - 1
+	var pair Rule // the one to take or to leave
+	for _, s := range spots {
+		if l := &w.lines[s.line]; s.at < len(l.pairs) {
+			pair = l.pairs[s.at]
+			break
+		}
+	}
+	if pair == "" {
+		for _, s := range spots {
+			if l := &w.lines[s.line]; l.more != "" {
+				alts = append(alts, []Rule{l.more, w.furthers(l, s)})
 			}
-			if !w.counting {
-				least = 0
-			}
-			alts = append(alts, []Rule{w.more, w.b.Repeat(w.b.Sequence(`", "`, w.more), least, most)})
 		}
 	} else {
+		var taken, rest []spot
+		for _, s := range spots {
+			l := &w.lines[s.line]
+			if s.at == len(l.pairs) || l.pairs[s.at] != pair {
+				rest = append(rest, s)
+				continue
+			}
+			taken = append(taken, w.after(s, s.at+1))
+			if !l.required[s.at] {
+				rest = append(rest, spot{s.line, s.at + 1, s.count})
+			}
+		}
 		var tail [][]Rule
-		if r := w.next(i+1, n+1); r != "" {
+		mayEnd := w.mayEnd(taken)
+		if r := w.next(taken); r != "" {
 			tail = append(tail, []Rule{`", "`, r})
 		}
-		if w.mayEnd(i+1, n+1) {
+		if mayEnd {
 			tail = append(tail, nil)
 		}
-		if len(tail) == 1 {
-			alts = append(alts, append([]Rule{w.pairs[i]}, tail[0]...))
-		} else if len(tail) > 1 {
-			alts = append(alts, []Rule{w.pairs[i], w.b.add(tail...)})
+		if len(tail) > 0 {
+			alts = append(alts, []Rule{pair, w.b.oneOf(tail)})
 		}
-		if !w.fields[i].required {
-			if r := w.next(i+1, n); r != "" {
-				alts = append(alts, []Rule{r})
-			}
+		if r := w.next(rest); r != "" {
+			alts = append(alts, []Rule{r})
 		}
 	}
 	var r Rule
@@ -219,6 +269,19 @@ func (w *objectWriter) next(i, n int) Rule {
 	}
 	w.made[key] = r
 	return r
+}
+
+// furthers are the additional pairs behind the first of them.
+func (w *objectWriter) furthers(l *line, s spot) Rule {
+	pair := w.b.Sequence(`", "`, l.more)
+	if !l.counting {
+		return w.b.Repeat(pair, 0, -1)
+	}
+	most := -1
+	if l.max >= 0 {
+		most = l.max - s.count - 1
+	}
+	return w.b.Repeat(pair, max(0, l.min-s.count-1), most)
 }
 
 // oneOf is any of the sequences; a single one needs no rule of alternatives.

@@ -1,6 +1,7 @@
 package grammar_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,6 +78,18 @@ func TestBuilderSchema_AcceptsInstancesAndNothingElse(t *testing.T) {
 		{
 			"the number of additional properties", `{"type": "object", "required": ["a"], "additionalProperties": {"const": 0}, "minProperties": 2, "maxProperties": 3}`,
 			[]string{`{"a": 0, "b": 0}`, `{"a": 0, "b": 0, "c": 0}`}, []string{`{"a": 0}`, `{"a": 0, "b": 0, "c": 0, "d": 0}`},
+		},
+		{
+			"shapes of which one is empty", `{"type": "object", "anyOf": [{"properties": {"a": {"const": 1}}, "required": ["a"]}, {"maxProperties": 0}]}`,
+			[]string{`{}`, `{"a": 1}`}, []string{`{"b": 1}`, `{"a": 1, "b": 1}`},
+		},
+		{
+			"shapes of different order and count", `{"type": "object", "anyOf": [
+				{"properties": {"a": {"const": 1}, "b": {"const": 2}}, "minProperties": 1},
+				{"properties": {"b": {"const": 2}, "a": {"const": 1}}, "required": ["a"]},
+				{"properties": {"b": {"const": 2}, "c": {"const": 3}}, "required": ["b"], "additionalProperties": {"const": 0}, "maxProperties": 3}]}`,
+			[]string{`{"a": 1}`, `{"b": 2}`, `{"a": 1, "b": 2}`, `{"b": 2, "a": 1}`, `{"b": 2, "c": 3}`, `{"b": 2, "c": 3, "d": 0}`, `{"b": 2, "x": 0, "d": 0}`},
+			[]string{`{}`, `{"c": 3}`, `{"a": 1, "c": 3}`, `{"b": 2, "c": 3, "d": 0, "e": 0}`, `{"b": 2, "d": 0, "c": 3}`},
 		},
 		{
 			"no properties at all", `{"type": "object", "maxProperties": 0}`, []string{`{}`}, []string{`{"a": 1}`},
@@ -288,6 +301,30 @@ func TestBuilderObject_IsAnyObject(t *testing.T) {
 		require.True(t, g.Match(yes), yes)
 	}
 	for _, no := range []string{`[]`, `{"a":1}`, `{"a": 01}`, `{a: 1}`, `{"a": 1} `, `null`} {
+		require.False(t, g.Match(no), no)
+	}
+}
+
+// A recursive choice between objects that begin alike has few readings: were its
+// branches apart, each level would double them.
+func TestBuilderSchema_BranchesThatBeginAlikeAreReadTogether(t *testing.T) {
+	g := compile(t, `{"$ref": "#/$defs/e", "$defs": {"e": {"anyOf": [
+		{"type": "object", "properties": {"note": {"type": "string"}, "left": {"$ref": "#/$defs/e"}, "right": {"$ref": "#/$defs/e"}, "op": {"const": "add"}}, "required": ["left", "right", "op"]},
+		{"type": "object", "properties": {"left": {"$ref": "#/$defs/e"}, "right": {"$ref": "#/$defs/e"}, "op": {"const": "mul"}}, "required": ["left", "op"]},
+		{"type": "integer"}]}}}`)
+	deep := func(n int, open, core, end string) string {
+		return strings.Repeat(open, n) + core + strings.Repeat(end, n)
+	}
+	for _, yes := range []string{
+		deep(20, `{"left": `, `1`, `, "op": "mul"}`),
+		deep(20, `{"left": `, `1`, `, "right": 2, "op": "add"}`),
+		deep(20, `{"left": `, `1`, `, "right": 2, "op": "mul"}`),
+		deep(20, `{"note": "", "left": `, `1`, `, "right": 2, "op": "add"}`),
+	} {
+		require.True(t, g.Match(yes), yes)
+		require.Less(t, g.Stacks(yes), 30)
+	}
+	for _, no := range []string{`{"left": 1, "op": "add"}`, `{"note": "", "left": 1, "right": 2, "op": "mul"}`, `{"op": "mul"}`} {
 		require.False(t, g.Match(no), no)
 	}
 }
