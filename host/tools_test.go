@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	sdk "github.com/sashabaranov/go-openai"
 	"github.com/stretchr/testify/require"
 
 	"thoth/host/grammar/grammartest"
@@ -233,4 +235,49 @@ func TestTools_StreamIsKeptAliveWhileACallGrows(t *testing.T) {
 	close(goOn)
 	for line := l.next(t); !strings.Contains(line, "[DONE]"); line = l.next(t) {
 	}
+}
+
+func TestTools_SDKReadsCalls(t *testing.T) {
+	f, h := newModel(t, hermesTemplate)
+	f.does(writes("Both.\n"+oslo+"\n"+paris, 4, wire.ReasonEOG))
+	cfg := sdk.DefaultConfig("any")
+	cfg.BaseURL, cfg.HTTPClient = h.base+"/v1", h.http
+	c := sdk.NewClientWithConfig(cfg)
+	var parameters any = json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`)
+	req := sdk.ChatCompletionRequest{Model: model, Messages: []sdk.ChatCompletionMessage{{Role: "user", Content: "hi"}},
+		Tools: []sdk.Tool{{Type: sdk.ToolTypeFunction, Function: &sdk.FunctionDefinition{Name: "get_weather", Parameters: parameters}}}}
+	answer, err := c.CreateChatCompletion(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, sdk.FinishReasonToolCalls, answer.Choices[0].FinishReason)
+	calls := answer.Choices[0].Message.ToolCalls
+	require.Len(t, calls, 2)
+	require.Equal(t, `{"city": "Paris"}`, calls[1].Function.Arguments)
+
+	stream, err := c.CreateChatCompletionStream(t.Context(), req)
+	require.NoError(t, err)
+	defer stream.Close()
+	arguments := map[int]string{}
+	var finish sdk.FinishReason
+	for {
+		chunk, err := stream.Recv()
+		if err != nil {
+			require.ErrorIs(t, err, io.EOF)
+			break
+		}
+		for _, call := range chunk.Choices[0].Delta.ToolCalls {
+			arguments[*call.Index] += call.Function.Arguments
+		}
+		finish = chunk.Choices[0].FinishReason
+	}
+	require.Equal(t, map[int]string{0: `{"city": "Oslo"}`, 1: `{"city": "Paris"}`}, arguments)
+	require.Equal(t, sdk.FinishReasonToolCalls, finish)
+
+	// What came is what goes back.
+	req.Messages = append(req.Messages, answer.Choices[0].Message)
+	for _, call := range calls {
+		req.Messages = append(req.Messages, sdk.ChatCompletionMessage{Role: "tool", ToolCallID: call.ID, Content: "rain"})
+	}
+	_, err = c.CreateChatCompletion(t.Context(), req)
+	require.NoError(t, err)
+	require.Contains(t, text(f.last().Prompt.Segments), "Both.\n"+oslo+"\n"+paris, "as the model wrote it")
 }
