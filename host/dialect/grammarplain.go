@@ -34,7 +34,7 @@ func (c callee) properties(key func(name string) bool) ([]property, error) {
 		switch {
 		case annotation(word), word == "type", word == "properties", word == "required", word == "additionalProperties", word == "strict":
 		case c.must:
-			return nil, c.refuse(word, "cannot be enforced, by tool_choice or strict, with this model, which writes arguments one by one; allowed are type, properties, required and additionalProperties")
+			return nil, c.refuse(word, "this model writes arguments one by one; with tool_choice or strict, allowed beside them are type, properties, required and additionalProperties")
 		}
 	}
 	if types := s.types(); c.must && !slices.Equal(types, []string{"object"}) && len(types) > 0 {
@@ -178,7 +178,7 @@ func (w taggedWriter) value(b *grammar.Builder, c callee, p property) (grammar.R
 	case ok:
 		return rule, nil
 	case c.must:
-		return "", c.refuse(p.below, "cannot be enforced, by tool_choice or strict, with this model, which writes texts without quotes; allowed for them are type and an enum or const of texts alone")
+		return "", c.refuse(p.below, "this model writes texts without quotes; with tool_choice or strict, allowed for them are type, and enum or const of texts alone")
 	}
 	return b.Without(w.form.valueEnd), nil
 }
@@ -281,7 +281,7 @@ func (w gemmaWriter) value(b *grammar.Builder, c callee, p property, depth int) 
 		}
 	}
 	if c.must {
-		return "", c.refuse(p.below, "cannot be enforced, by tool_choice or strict, with this model; allowed are texts, also an enum of them, numbers, booleans, and arrays and objects of these")
+		return "", c.refuse(p.below, "this model writes values in a format of its own; with tool_choice or strict, allowed are texts, also an enum of them, numbers, booleans, and arrays and objects of these")
 	}
 	return text(b.Without(exclude...)), nil
 }
