@@ -10,15 +10,18 @@
 // as one log line and a few metrics.
 //
 // A chat request: body read under limits, decoded and validated (package
-// openai), the view asked for the model, the prompt rendered (package prompt), a
-// place awaited, then one stream of frames per choice. Package liquid decides
-// by which path they come, liquid or native; memory.go shows what it did. A
-// [sink] turns frames into a whole answer or a stream. Nothing is sent before the
-// first token or the first keep-alive comment, so that errors until then are HTTP
-// errors.
+// openai), the view asked for the model, the prompt rendered (package prompt), its
+// [shape] made, a place awaited, then one stream of frames per choice. The shape is
+// what the answer must be: a grammar for the station (package grammar), kept for the
+// next such request, and the model family's way of writing calls and reasoning
+// (package dialect), by which a [choice] takes its frames apart. Package liquid
+// decides by which path they come, liquid or native; memory.go shows what it did. A
+// [sink] makes a whole answer or a stream of it. Nothing is sent before the first
+// token or the first keep-alive comment, so that errors until then are HTTP errors.
 //
 // Invariants: one request's end (the client gone, the server stopping, the
 // station frozen) cancels exactly its own station calls, and the handler
 // returns only after they have ended. The station being down makes requests 503
-// and never ends the host.
+// and never ends the host. What a request says the answer must be is enforced or
+// refused before any work, and a stream's pieces together are the whole answer.
 package host
