@@ -24,7 +24,7 @@ func FuzzParser(f *testing.F) {
 		`<|tool_call|>[{"name": "clock", "arguments": {}} , {"name": "note", "arguments": {}}]<|/tool_call|> functools[{"name": "clock"`,
 		"<start_function_call>call:note{text:<escape>a}<escape>,done:true}<end_function_call> <start_function_call>call:note{text:[1,{a:b}]}",
 		"<function_calls>note(text='a\\'', done=True)\nclock()</function_calls> <function_calls>note(text=[None])",
-		"\xff\xc3(<tool_call>\xe6",
+		"0<|message|>0", "<<|message|>", "\xff\xc3(<tool_call>\xe6",
 	} {
 		f.Add(text, 7, false)
 		f.Add(text, len(text)-2, true)

@@ -63,15 +63,15 @@ func (d *Dialect) reasoned(b *grammar.Builder, how opening, answer grammar.Rule,
 	if how == closed {
 		return answer
 	}
-	space := grammar.Rule("")
+	then := answer
 	if !text {
-		space = b.Repeat(b.Literal("\n"), 0, 2)
+		then = b.Sequence(b.Repeat(b.Literal("\n"), 0, 2), answer)
 	}
-	reasoning := b.Rule("reasoning", b.Sequence(b.Without(d.think.close), b.Literal(d.think.close), space))
+	reasoning := b.Rule("reasoning", b.Until(grammar.Mark{Marker: d.think.close, Then: then}))
 	if how == byModel {
-		reasoning = b.Choice("", b.Sequence(b.Literal(d.think.open), reasoning))
+		return b.Choice(b.Sequence(b.Literal(d.think.open), reasoning), answer)
 	}
-	return b.Sequence(reasoning, answer)
+	return reasoning
 }
 
 // text is free text, and calls behind it if there are any. A marker in it would
@@ -206,8 +206,9 @@ func (w listWriter) calls(b *grammar.Builder, tools []callee, most int) (grammar
 // harmonyAnswer is gpt-oss's: reasoning and announcements, then the text or one
 // call, which ends the answer.
 func harmonyAnswer(b *grammar.Builder, ask Ask, tools []callee) (grammar.Rule, error) {
-	body := b.Without(harmonyStart, harmonyChannel, harmonyMessage, harmonyEnd)
+	// No text has a mark in it but the one that ends it.
 	next := b.Literal(harmonyEnd + harmonyStart + "assistant")
+	body := b.Without(harmonyStart, harmonyChannel, harmonyMessage, harmonyEnd)
 	message := func(channel string) grammar.Rule {
 		return b.Sequence(b.Literal(harmonyChannel+channel+harmonyMessage), body, next)
 	}

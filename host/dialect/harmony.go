@@ -99,7 +99,7 @@ func (p *harmonyParser) run(over bool) {
 
 func (p *harmonyParser) header(over bool) bool {
 	at := strings.Index(p.buf[:min(len(p.buf), maxHeader)], harmonyMessage)
-	if at < 0 || !plausibleHeader(p.buf[:at]) {
+	if at < 0 || !plausibleHeader(p.buf[:at+len(harmonyMessage)]) {
 		if at < 0 && !over && plausibleHeader(p.buf) {
 			return false
 		}
@@ -191,8 +191,7 @@ func (p *harmonyParser) arguments(over bool) bool {
 		p.out.close()
 		p.buf = ""
 		return false
-	case p.out.open: // against its grammar it goes on as something else
-		p.out.call(r)
+	case r.state == broken && p.out.call(r): // against its grammar it goes on as something else
 		p.out.close()
 		p.buf = p.buf[p.head+r.length:]
 	}

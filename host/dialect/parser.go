@@ -68,12 +68,12 @@ func (o *output) text(kind Kind, text string) {
 	o.events = append(o.events, Event{Kind: kind, Text: text})
 }
 
-// call writes what is known of a call. While it grows it is written only if a
-// grammar binds it, for only then it cannot turn out to be text. It returns
+// call writes what is known of a call. Before it is complete it is written only
+// if a grammar binds it, for only then it cannot turn out to be text. It returns
 // false when there is nothing that may be written.
 func (o *output) call(r reading) bool {
 	if !o.open {
-		if r.state == growing && (!o.enforced || r.arguments == "") || o.tool(r.name) == nil {
+		if r.state != complete && (!o.enforced || r.arguments == "") || o.tool(r.name) == nil {
 			return false
 		}
 		o.events = append(o.events, Event{Kind: Call, Index: o.calls, ID: o.newID(), Name: r.name})
@@ -321,9 +321,8 @@ func (p *parser) call(over bool) bool {
 		p.out.close()
 		p.buf = ""
 		return false
-	case p.out.open:
+	case r.state == broken && p.out.call(r):
 		// Against its grammar it goes on as something else.
-		p.out.call(r)
 		p.out.close()
 		p.buf = p.buf[p.head+r.length:]
 		p.place = inText

@@ -29,29 +29,24 @@ func (c *jsonCall) read(s string, _ bool) reading {
 	if !has {
 		text, known, has = c.object.get(s, "parameters")
 	}
+	if strings.HasPrefix(text, "{") {
+		r.arguments = text
+	}
 	if end < 0 {
-		if strings.HasPrefix(text, "{") {
-			r.arguments = text
-		}
 		return r
 	}
-	r.length = end
+	r.length, r.state = end, broken
 	switch {
 	case r.name == "" || !jsontext.Value(s[:end]).IsValid():
 	case !has:
 		r.state, r.arguments = complete, "{}"
-		return r
-	case known:
-		if strings.HasPrefix(text, `"`) { // some models write the object as a string
-			text = unquote(text)
+	case known && strings.HasPrefix(text, `"`): // some models write the object as a string
+		if text = unquote(text); isObject(text) {
+			r.state, r.arguments = complete, text
 		}
-		r.arguments = text
-		if isObject(text) {
-			r.state = complete
-			return r
-		}
+	case known && isObject(text):
+		r.state = complete
 	}
-	r.state = broken
 	return r
 }
 

@@ -14,11 +14,11 @@ type gemmaReader struct{}
 type pythonCall struct{}
 
 func (gemmaReader) read(s string, over bool) reading {
-	return readPairs(s, over, pairs{open: "{", colon: ":", close: '}', mark: gemmaEscape, family: "functiongemma", value: gemmaValue})
+	return readPairs(s, over, pairs{open: "{", colon: ":", close: '}', mark: gemmaEscape, value: gemmaValue})
 }
 
 func (pythonCall) read(s string, over bool) reading {
-	return readPairs(s, over, pairs{open: "(", colon: "=", close: ')', family: "olmo3", value: pythonValue})
+	return readPairs(s, over, pairs{open: "(", colon: "=", close: ')', value: pythonValue})
 }
 
 // pairs is a form of calls whose arguments are keys and values in brackets.
@@ -26,7 +26,6 @@ type pairs struct {
 	open, colon string
 	close       byte
 	mark        string // around texts; "" for quotes with backslashes
-	family      string
 	value       func(text string) (value string, ok bool)
 }
 
@@ -137,13 +136,64 @@ func gemmaValue(text string) (string, bool) {
 	return encode(value, text), true
 }
 
+// pythonValue makes JSON of a literal of Python's, or of JSON. Ollama's parser of
+// the family is no help here: it loses bytes of characters beyond ASCII.
 func pythonValue(text string) (string, bool) {
+	if text == "" {
+		return "", false
+	}
+	if !strings.ContainsAny(text, "\"'[]{}()") && !jsontext.Value(pythonWord(text)).IsValid() {
+		return quote(text), true // a text whose quotes the model forgot
+	}
 	if jsontext.Value(text).IsValid() {
 		return text, true
 	}
-	value, ok := typed("olmo3", olmoCalls+"f(k="+text+")"+olmoCallsEnd, nil)
-	if !ok {
-		return "", false
+	var out strings.Builder
+	for at := 0; at < len(text); {
+		switch c := text[at]; {
+		case c == '"' || c == '\'':
+			end := at + 1
+			for end < len(text) && text[end] != c {
+				if text[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			if end >= len(text) {
+				return "", false
+			}
+			out.WriteString(pythonText(text[at : end+1]))
+			at = end + 1
+		case nameByte(c):
+			n := nameAt(text[at:])
+			out.WriteString(pythonWord(text[at : at+n]))
+			at += n
+		default:
+			out.WriteByte(c)
+			at++
+		}
 	}
-	return encode(value, text), true
+	return out.String(), jsontext.Value(out.String()).IsValid()
+}
+
+// pythonWord is JSON's word for one of Python's.
+func pythonWord(word string) string {
+	switch word {
+	case "True":
+		return "true"
+	case "False":
+		return "false"
+	case "None":
+		return "null"
+	}
+	return word
+}
+
+// pythonText is a quoted text in JSON.
+func pythonText(quoted string) string {
+	if jsontext.Value(quoted).IsValid() {
+		return quoted
+	}
+	inner := quoted[1 : len(quoted)-1]
+	return quote(strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\'`, "'", `\n`, "\n", `\t`, "\t", `\r`, "\r").Replace(inner))
 }

@@ -3,6 +3,7 @@ package dialect
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -51,7 +52,7 @@ func typedValue(text string, types []string, family string, around func(value st
 		if escaped, err := jsontext.AppendFormat(nil, spelled, jsontext.EscapeForHTML(true)); err == nil {
 			shown = string(escaped)
 		}
-	} else if strings.Contains(text, "<") {
+	} else if strings.ContainsFunc(text, notXML) {
 		return quote(text)
 	}
 	value, ok := typed(family, around(shown), types)
@@ -70,6 +71,12 @@ func typedValue(text string, types []string, family string, around func(value st
 		return strings.Trim(text, spaces)
 	}
 	return encode(value, text)
+}
+
+// notXML tells which characters ollama's parsers, that go through XML, refuse or
+// take for a tag.
+func notXML(c rune) bool {
+	return c == '<' || c < ' ' && !strings.ContainsRune(spaces, c) || c == utf8.RuneError || c >= 0xfffe && c <= 0xffff
 }
 
 // encode writes a decoded value the way JSON is written everywhere here; as the
