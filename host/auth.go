@@ -122,7 +122,8 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 }
 
 // inference lets only keys of its scope pass, and holds each to its limits. What
-// a request has used is charged when it has ended.
+// a request has used is charged when it has ended, also when its client left
+// before: else leaving at the last word would be free.
 func (s *Server) inference(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := callerOf(r.Context())
@@ -142,8 +143,8 @@ func (s *Server) inference(next http.Handler) http.Handler {
 			return
 		}
 		defer func() {
-			u := recordOf(r.Context()).usage
-			key.quota.leave(time.Now(), u.PromptTokens, u.CompletionTokens)
+			rec := recordOf(r.Context())
+			key.quota.leave(time.Now(), max(rec.usage.PromptTokens, rec.spent.PromptTokens), max(rec.usage.CompletionTokens, rec.spent.CompletionTokens))
 		}()
 		next.ServeHTTP(w, r)
 	})
@@ -155,7 +156,7 @@ func (s *Server) admins(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !s.keys.some(ScopeAdmin):
-			fail(w, r, openai.NewError(openai.CodePermission, "", "%s needs an admin key, and this server has none: set THOTH_ADMIN_KEYS or THOTH_ADMIN_KEYS_FILE", printable(r.URL.Path)))
+			fail(w, r, openai.NewError(openai.CodePermission, "", "%s needs an admin key, and this server has none: set THOTH_ADMIN_KEYS or THOTH_ADMIN_KEYS_FILE, or give one in a JSON file of keys the scope admin", printable(r.URL.Path)))
 		case !callerOf(r.Context()).may(ScopeAdmin):
 			fail(w, r, openai.NewError(openai.CodePermission, "", "%s needs an admin key: this key is for inference", printable(r.URL.Path)))
 		default:

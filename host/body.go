@@ -32,7 +32,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]by
 	}
 	if r.ContentLength > s.o.BodyLimit {
 		w.Header().Set("Connection", "close") // or the server would read on to keep it
-		return nil, s.tooLarge()
+		return nil, s.tooLarge(r)
 	}
 	most := s.o.BodyLimit
 	if r.ContentLength >= 0 {
@@ -49,7 +49,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]by
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, s.tooLarge()
+		return nil, s.tooLarge(r)
 	case errors.Is(err, errBodyMemory):
 		return nil, openai.NewError(openai.CodeOverloaded, "", "the server is busy: the bodies of other requests fill their memory of %d bytes",
 			s.o.MaxBodyMemory).Retry(s.retryAfter())
@@ -59,8 +59,12 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]by
 	return nil, openai.NewError(openai.CodeInvalidJSON, "", "the body is incomplete")
 }
 
-func (s *Server) tooLarge() *openai.Error {
-	return openai.NewError(openai.CodeTooLarge, "", "the body is larger than %d bytes", s.o.BodyLimit)
+// tooLarge names the limit, and the length where it was announced.
+func (s *Server) tooLarge(r *http.Request) *openai.Error {
+	if r.ContentLength > 0 {
+		return openai.NewError(openai.CodeTooLarge, "", "the body has %d bytes: at most %d are allowed", r.ContentLength, s.o.BodyLimit)
+	}
+	return openai.NewError(openai.CodeTooLarge, "", "the body has more than the %d bytes that are allowed", s.o.BodyLimit)
 }
 
 // bodyBudget bounds the bytes of all bodies that are being read or whose

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"crypto/sha256"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -131,10 +132,16 @@ func TestKeys_ConcurrencyIsGivenBackWhenTheClientGoes(t *testing.T) {
 	require.Equal(t, 429, r.status)
 	require.Contains(t, r.body, "concurrent requests: this key may have 1 in flight, and 1 are")
 	require.Equal(t, "1", r.header.Get("Retry-After"))
+	_, err = io.ReadFull(resp.Body, make([]byte, 4000)) // some tokens
+	require.NoError(t, err)
 	cancel()
 	f.does(hello)
 	h.eventually(func() bool {
 		return h.do("POST", "/v1/chat/completions", body(), "Authorization", "Bearer k-small").status == 200
+	})
+	h.eventually(func() bool {
+		k := h.get("/stats", "Authorization", "Bearer k-small").json(t)["keys"].([]any)[0].(map[string]any)
+		return k["in_flight"] == 0. && k["completion_tokens"].(float64) > 5 // those of the answer that was broken off, and 2
 	})
 }
 

@@ -31,6 +31,7 @@ type record struct {
 	queue    time.Duration
 	ttft     time.Duration
 	usage    openai.Usage
+	spent    openai.Usage    // so far, whether it comes to an end or not
 	outcome  *liquid.Outcome // nil until a choice has ended
 	prompt   string          // only when prompts are logged
 	answered string

@@ -176,7 +176,12 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 		}
 		silence.Reset(limit)
 		switch ev.frame.Type {
+		case wire.FrameProgress:
+			if p := ev.frame.Progress; p != nil {
+				j.rec.spent.PromptTokens = max(j.rec.spent.PromptTokens, p.Position)
+			}
 		case wire.FrameText:
+			j.rec.spent.CompletionTokens += len(ev.frame.Tokens)
 			choices[ev.choice].frame(ev.frame)
 		case wire.FrameDone:
 			if ev.frame.Done == nil {
