@@ -257,3 +257,72 @@ func TestGrammar_ErrorsNameThePlace(t *testing.T) {
 		require.Equal(t, "tool_choice", at.Path)
 	}
 }
+
+// TestGrammar_TextsWithoutQuotesFollowTheirSchemaOrAreRefused draws calls with
+// properties of all kinds in the formats that are not JSON.
+func TestGrammar_TextsWithoutQuotesFollowTheirSchemaOrAreRefused(t *testing.T) {
+	const defs = `"$defs": {"name": {"type": "string"}, "tree": {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}, "additionalProperties": false}}`
+	for property, enforced := range map[string]bool{
+		`{}`:                                     true,
+		`true`:                                   true,
+		`{"type": "string", "default": "x"}`:     true,
+		`{"$ref": "#/$defs/name"}`:               true,
+		`{"enum": ["null", "true", "", " a\n"]}`: true,
+		`{"const": "1"}`:                         true,
+		`{"anyOf": [{"type": "string"}, {"type": "null"}]}`:                 true,
+		`{"type": ["string", "integer", "boolean"]}`:                        true,
+		`{"type": ["integer", "null"]}`:                                     true,
+		`{"type": "number", "minimum": -1.5, "maximum": 99}`:                true,
+		`{"type": "array", "items": {"type": "string"}, "maxItems": 3}`:     true,
+		`{"$ref": "#/$defs/tree"}`:                                          true,
+		`false`:                                                             false,
+		`{"type": "string", "minLength": 2}`:                                false,
+		`{"$ref": "#/$defs/name", "maxLength": 2}`:                          false,
+		`{"type": "string", "anyOf": [{"type": "integer"}]}`:                false,
+		`{"type": "string", "format": "date"}`:                              false,
+		`{"const": "a\n"}`:                                                  false,
+		`{"enum": ["a", 1]}`:                                                false,
+		`{"anyOf": [{"type": "string", "pattern": "a"}, {"type": "null"}]}`: false,
+	} {
+		tool := Tool{Name: "f", Parameters: []byte(`{"type": "object", "properties": {"a": ` + property + `}, "required": ["a"], ` + defs + `}`)}
+		ask := auto(tool)
+		ask.Mode = ModeRequired
+		for _, d := range []*Dialect{qwenCoder(), glm()} {
+			if !enforced {
+				_, _, err := d.Grammar(grammar.NewBuilder(grammar.Limits{}), ask)
+				var at *grammar.Error
+				require.ErrorAs(t, err, &at, property)
+				require.Equal(t, "tools[0].function.parameters.properties.a", at.Path)
+				continue
+			}
+			g := compiled(t, d, ask, nil)
+			r := rand.New(rand.NewSource(4))
+			for range 60 {
+				text, ok := g.Generate(r, 10+r.Intn(60))
+				require.True(t, ok)
+				_, arguments, rest := calls(parse(d, ask, false, text))
+				require.Empty(t, rest, "%q", text)
+				require.NotEmpty(t, arguments, "%q", text)
+				for _, a := range arguments {
+					valid(t, tool, a)
+				}
+			}
+		}
+	}
+}
+
+func TestGrammar_PropertiesMustBeDeclared(t *testing.T) {
+	for schema, path := range map[string]string{
+		`{"type": "object", "required": ["a"]}`:                              "tools[0].function.parameters.required",
+		`{"type": "object", "properties": {"a": {}}, "minProperties": 1}`:    "tools[0].function.parameters.minProperties",
+		`{"type": "object", "properties": {"a<b": {}}, "required": ["a<b"]}`: "tools[0].function.parameters.properties.a<b",
+		`{"type": "array"}`: "tools[0].function.parameters.type",
+	} {
+		ask := auto(Tool{Name: "f", Parameters: []byte(schema)})
+		ask.Mode = ModeRequired
+		_, _, err := qwenCoder().Grammar(grammar.NewBuilder(grammar.Limits{}), ask)
+		var at *grammar.Error
+		require.ErrorAs(t, err, &at, schema)
+		require.Equal(t, path, at.Path)
+	}
+}

@@ -120,7 +120,7 @@ func rawText(b *grammar.Builder, s schema, exclude ...string) (rule grammar.Rule
 	var texts []grammar.Rule
 	for _, value := range s.literals() {
 		text := unquote(string(value))
-		if slices.ContainsFunc(exclude, func(mark string) bool { return strings.Contains(text, mark) }) {
+		if text != strings.Trim(text, "\n") || slices.ContainsFunc(exclude, func(mark string) bool { return strings.Contains(text, mark) }) {
 			return "", false
 		}
 		texts = append(texts, b.Literal(text))

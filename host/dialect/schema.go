@@ -12,27 +12,36 @@ import (
 type schema struct {
 	root  jsontext.Value // the whole, where references point
 	names []string       // its keywords, in order
+	never bool           // nothing is valid
 	words map[string]jsontext.Value
 }
 
 // maxHops bounds the references followed from one place.
 const maxHops = 16
 
+// newSchema follows a reference that stands alone. Beside other keywords it stays
+// one of them.
 func newSchema(root, at jsontext.Value) schema {
 	s := schema{root: root}
 	for range maxHops {
 		s.names, s.words = fields(at)
-		ref, is := s.words["$ref"]
-		if !is {
-			break
-		}
-		target, ok := pointed(root, unquote(string(ref)))
-		if !ok {
+		s.never = at.Kind() == 'f'
+		target, ok := s.target()
+		if !ok || slices.ContainsFunc(s.names, func(word string) bool { return word != "$ref" && !annotation(word) }) {
 			break
 		}
 		at = target
 	}
 	return s
+}
+
+// target is what the schema's reference points to.
+func (s schema) target() (jsontext.Value, bool) {
+	ref, is := s.words["$ref"]
+	if !is {
+		return nil, false
+	}
+	return pointed(s.root, unquote(string(ref)))
 }
 
 // pointed follows a reference like #/$defs/x.
@@ -90,6 +99,9 @@ func (s schema) typesWithin(depth int) []string {
 		add(many...)
 		return out
 	}
+	if target, ok := s.target(); ok {
+		add(newSchema(s.root, target).typesWithin(depth - 1)...)
+	}
 	for _, value := range s.literals() {
 		add(kindOf(value))
 	}
@@ -124,10 +136,16 @@ func (s schema) list(word string) []jsontext.Value {
 func (s schema) plain() bool { return s.plainWithin(8) }
 
 func (s schema) plainWithin(depth int) bool {
+	if s.never || depth == 0 {
+		return false
+	}
+	if _, typed := s.words["type"]; typed && s.words["anyOf"] != nil {
+		return false
+	}
 	for _, word := range s.names {
 		switch {
 		case annotation(word), word == "type":
-		case word == "anyOf" && depth > 0:
+		case word == "anyOf":
 			for _, one := range s.list(word) {
 				if !newSchema(s.root, one).plainWithin(depth - 1) {
 					return false
