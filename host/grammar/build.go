@@ -12,6 +12,10 @@ import (
 // start is the symbol a grammar begins with.
 const start = "root"
 
+// workPerByte bounds the work on the patterns of one grammar by its size: a
+// pattern may cost much and add little.
+const workPerByte = 8
+
 // withDefaults fills what is zero.
 func (l Limits) withDefaults() Limits {
 	return Limits{
@@ -38,6 +42,8 @@ type Builder struct {
 	rules  map[Rule]*rule
 	made   map[string]Rule // what was made before, by what it says
 	size   int             // bytes of all rules
+	texts  map[string]dfa  // automata of patterns, made before
+	work   int             // left for making more of them
 	err    *Error          // the first failure
 }
 
@@ -51,10 +57,13 @@ type rule struct {
 
 // NewBuilder returns an empty builder.
 func NewBuilder(l Limits) *Builder {
+	l = l.withDefaults()
 	return &Builder{
-		limits: l.withDefaults(),
+		limits: l,
 		rules:  map[Rule]*rule{start: {}},
 		made:   map[string]Rule{},
+		texts:  map[string]dfa{},
+		work:   workPerByte * l.GrammarSize,
 	}
 }
 

@@ -3,6 +3,7 @@ package grammar
 import (
 	"encoding/binary"
 	"slices"
+	"strconv"
 )
 
 // Regex is a text the whole of which matches the pattern. Its characters mean
@@ -32,6 +33,10 @@ func (b *Builder) Regex(pattern string) (Rule, error) {
 // compile makes an automaton of a pattern; anywhere: the match may stand
 // anywhere in the text, unless ^ and $ bind it.
 func (b *Builder) compile(pattern string, anywhere bool) (dfa, error) {
+	key := strconv.FormatBool(anywhere) + pattern
+	if d, ok := b.texts[key]; ok {
+		return d, nil
+	}
 	if most := b.limits.SchemaBytes; len(pattern) > most {
 		return nil, failure("the pattern has %d bytes: at most %d are allowed", len(pattern), most)
 	}
@@ -39,7 +44,11 @@ func (b *Builder) compile(pattern string, anywhere bool) (dfa, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.determine(e, anywhere)
+	d, err := b.determine(e, anywhere)
+	if err == nil {
+		b.texts[key] = d
+	}
+	return d, err
 }
 
 // determine makes an automaton of a parsed pattern.
@@ -60,9 +69,16 @@ func (b *Builder) determine(e *expr, anywhere bool) (dfa, error) {
 		nfa: n, loops: anywhere,
 		anchored: slices.ContainsFunc(n, func(p place) bool { return p.anchor == opBegin }),
 		seen:     make([]int, len(n)), ids: map[string]int{},
-		states: b.limits.GrammarSize / 16, work: 4 * b.limits.GrammarSize,
+		states: b.limits.GrammarSize / 16, work: min(4*b.limits.GrammarSize, b.work),
 	}
-	return s.run(first)
+	b.work -= s.work
+	d, err := s.run(first)
+	b.work += max(s.work, 0)
+	if err != nil && b.work == 0 {
+		return nil, failure("all patterns together take more than %d steps to compile, %d for each byte a grammar may have",
+			workPerByte*b.limits.GrammarSize, workPerByte)
+	}
+	return d, err
 }
 
 // nfa is a pattern's places, each with the ways on from it (Thompson 1968).

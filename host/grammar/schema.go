@@ -41,11 +41,11 @@ func (b *Builder) Object() Rule {
 }
 
 // anyObject is what the builder remembers the rule of any object by.
-const anyObject = "any JSON object"
+const anyObject = "\x00any JSON object"
 
 // Value is any JSON value.
 func (b *Builder) Value() Rule {
-	return b.once("any JSON value", func() Rule {
+	return b.once("\x00any JSON value", func() Rule {
 		value, object, array := b.declare("value"), b.declare("object"), b.declare("array")
 		b.made[anyObject] = object
 		number, err := b.numberRange(nil, nil, false, false)

@@ -39,6 +39,8 @@ func TestSchema_HostileSchemasEndAtALimit(t *testing.T) {
 		"oneOf of many":                 {`{"oneOf": [` + repeatJoin(700, `{"properties": {"k": {"const": #i}}, "required": ["k"]}`) + `]}`, "the limit"},
 		"a value validated without end": {`{"const": {"a": 1}, "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"$ref": "#/$defs/c", "type": "integer"}, "c": {"$ref": "#/$defs/b", "type": "integer"}}}`, "refers to itself without end"},
 		"a value validated ever twice":  {`{"const": 1, "$ref": "#/$defs/d0", "$defs": {` + repeatJoin(40, `"d#i": {"anyOf": [{"allOf": [{"$ref": "#/$defs/d#next"}, false]}, {"$ref": "#/$defs/d#next"}]}`) + `, "d40": true}}`, "take more than 200000 steps"},
+		"patterns of many states":       {`{"properties": {` + repeatJoin(900, `"p#i": {"maxLength": 4, "pattern": "(a|b)*a(a|b){9}|a#i"}`) + `}}`, "all patterns together take more than 2097152 steps"},
+		"values against patterns":       {`{"properties": {` + repeatJoin(900, `"p#i": {"const": "a", "pattern": "^(a|b)*a(a|b){9}$|^a(#i)?$"}`) + `}}`, "all patterns together take more than 2097152 steps"},
 		"a grammar of many counts":      {`{"properties": {` + repeatJoin(900, `"p#i": {"type": "null"}`) + `}, "minProperties": 300, "maxProperties": 600}`, "the grammar would have more than 262144 bytes"},
 		"a grammar of long strings":     {`{"properties": {` + repeatJoin(600, `"p#i": {"minLength": 3#i, "maxLength": 1000}`) + `}}`, "the limit"},
 		"a grammar of long items":       {`{"properties": {` + repeatJoin(900, `"p#i": {"type": "array", "items": {"const": #i}, "maxItems": 1000}`) + `}}`, "the grammar would have more than 262144 bytes"},
@@ -64,6 +66,8 @@ func TestSchema_LargeSchemasCompile(t *testing.T) {
 		"oneOf":          `{"oneOf": [` + repeatJoin(60, `{"properties": {"kind": {"const": "k#i"}, "v": {"type": "integer"}}, "required": ["kind"], "additionalProperties": false}`) + `]}`,
 		"names kept out": `{"properties": {` + repeatJoin(200, `"property#i": {"type": "boolean"}`) + `}, "additionalProperties": {"type": "string"}}`,
 		"depth":          nest(30, `{"type": "object", "properties": {"a": `, `true`, `}}`),
+		"formats":        `{"properties": {` + repeatJoin(500, `"p#i": {"format": "date-time"}`) + `}}`,
+		"patterns":       `{"properties": {` + repeatJoin(100, `"p#i": {"pattern": "^[a-z]+-#i(-[0-9]{1,3})*$"}`) + `}}`,
 		"a chain":        `{"$ref": "#/$defs/d0", "$defs": {` + repeatJoin(300, `"d#i": {"type": "object", "properties": {"next": {"$ref": "#/$defs/d#next"}}}`) + `, "d300": {"type": "null"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {

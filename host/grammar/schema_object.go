@@ -148,7 +148,7 @@ func (c *compiler) otherKey(names []string) Rule {
 	if len(names) == 0 {
 		return c.b.jsonString(0, -1)
 	}
-	return c.b.once("a name besides "+quoteJSON(joinNames(names)), func() Rule {
+	return c.b.once("\x00a name besides "+quoteJSON(joinNames(names)), func() Rule {
 		const out = 1 // the state of a name that is none of them
 		d := dfa{{accept: true}, {edges: []edge{{jsonRaw, out}}, accept: true}}
 		for _, name := range names {

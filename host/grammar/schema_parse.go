@@ -211,13 +211,8 @@ func (c *compiler) keyword(s *schema, name string, v *value) error {
 			return fail(path, "is supported at the root alone")
 		}
 		return nil
-	case "uniqueItems":
-		if v.kind == 'f' {
-			return nil
-		}
-		return fail(path, "is not enforced, and ignoring it would break the schema")
 	default:
-		if slices.Contains(unenforced, name) {
+		if slices.Contains(unenforced, name) && !idle(s.value, name, v) {
 			return fail(path, "is not enforced, and ignoring it would break the schema")
 		}
 		return nil
@@ -225,6 +220,25 @@ func (c *compiler) keyword(s *schema, name string, v *value) error {
 	s.otherThanRef = true
 	s.order = append(s.order, name)
 	return err
+}
+
+// idle tells whether a keyword that is not enforced demands nothing.
+func idle(of *value, name string, v *value) bool {
+	switch name {
+	case "uniqueItems", "not":
+		return v.kind == 'f'
+	case "unevaluatedItems", "unevaluatedProperties", "propertyNames":
+		return v.kind == 't'
+	case "dependencies", "dependentRequired", "dependentSchemas", "patternProperties":
+		return v.kind == '{' && len(v.items) == 0
+	case "if":
+		return of.get("then") == nil && of.get("else") == nil
+	case "then", "else":
+		return of.get("if") == nil
+	case "minContains", "maxContains":
+		return of.get("contains") == nil
+	}
+	return false
 }
 
 // limit narrows s to values; enum and const may stand together.

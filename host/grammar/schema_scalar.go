@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -19,17 +20,34 @@ func (c *compiler) writeString(sh *shape) (Rule, error) {
 	if len(patterns)+len(formats) == 0 {
 		return c.b.jsonString(sh.minLength, sh.maxLength), nil
 	}
-	r, err := c.b.jsonMatching(patterns, formats, sh.minLength, sh.maxLength)
+	key := fmt.Sprintf("string %q %q %d %d", patterns, formats, sh.minLength, sh.maxLength)
+	r, err := c.b.remember(key, func() (Rule, error) {
+		return c.b.jsonMatching(patterns, formats, sh.minLength, sh.maxLength)
+	})
 	return r, at(path, err)
 }
 
 func (c *compiler) writeNumber(sh *shape) (Rule, error) {
 	if sh.writes&typeFraction == 0 {
 		lo, hi := sh.integers()
-		return c.b.integerRange(lo, hi), nil
+		return c.b.once(fmt.Sprintf("\x00integer %v %v", lo, hi), func() Rule { return c.b.integerRange(lo, hi) }), nil
 	}
-	r, err := c.b.numberRange(sh.lo, sh.hi, sh.loOpen, sh.hiOpen)
+	r, err := c.b.remember(fmt.Sprintf("number %v %v %v %v", sh.lo, sh.hi, sh.loOpen, sh.hiOpen), func() (Rule, error) {
+		return c.b.numberRange(sh.lo, sh.hi, sh.loOpen, sh.hiOpen)
+	})
 	return r, at(sh.path(), err)
+}
+
+// remember is once for rules that may fail.
+func (b *Builder) remember(key string, make func() (Rule, error)) (Rule, error) {
+	if r, ok := b.made["\x00"+key]; ok {
+		return r, nil
+	}
+	r, err := make()
+	if err == nil {
+		b.made["\x00"+key] = r
+	}
+	return r, err
 }
 
 // at gives an error its place in the schema.
@@ -41,7 +59,7 @@ func at(path string, err error) error {
 	case errors.As(err, &e) && e.Path != "":
 		return err
 	case e != nil:
-		return fail(path, "%s", e.Message)
+		return &Error{Path: path, Message: e.Message}
 	}
-	return fail(path, "%v", err)
+	return &Error{Path: path, Message: err.Error()}
 }

@@ -210,7 +210,7 @@ func TestBuilderSchema_AcceptsInstancesAndNothingElse(t *testing.T) {
 		},
 		{
 			"annotations and unknown keywords", `{"title": "t", "description": "d", "default": 3, "examples": [3], "$schema": "s", "$comment": "c", "deprecated": true, "readOnly": true,
-				"writeOnly": true, "contentMediaType": "text/plain", "x-own": {"not": {}}, "type": "null", "uniqueItems": false}`, []string{`null`}, []string{`3`},
+				"writeOnly": true, "contentMediaType": "text/plain", "x-own": {"not": {}}, "type": "null", "uniqueItems": false, "not": false, "unevaluatedItems": true, "then": false, "minContains": 2}`, []string{`null`}, []string{`3`},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -282,9 +282,9 @@ func TestBuilderSchema_RefusesWhatItCannotEnforceByPlace(t *testing.T) {
 
 func TestBuilderSchema_RefusesByNameTheKeywordsItDoesNotEnforce(t *testing.T) {
 	for keyword, value := range map[string]string{
-		"$dynamicRef": `"#x"`, "additionalItems": `false`, "contains": `true`, "dependentRequired": `{}`, "dependentSchemas": `{}`, "dependencies": `{}`,
-		"if": `true`, "then": `true`, "else": `true`, "maxContains": `1`, "minContains": `0`, "multipleOf": `2`, "not": `{}`, "patternProperties": `{}`,
-		"propertyNames": `true`, "unevaluatedItems": `false`, "unevaluatedProperties": `false`, "uniqueItems": `true`,
+		"$dynamicRef": `"#x"`, "additionalItems": `false`, "contains": `true`, "dependentRequired": `{"a": []}`, "dependentSchemas": `{"a": true}`, "dependencies": `{"a": []}`,
+		"if": `true, "then": true`, "multipleOf": `2`, "not": `{}`, "patternProperties": `{"": true}`,
+		"propertyNames": `{}`, "unevaluatedItems": `false`, "unevaluatedProperties": `false`, "uniqueItems": `true`,
 	} {
 		_, err := grammar.NewBuilder(grammar.Limits{}).Schema([]byte(`{"properties": {"a": {"anyOf": [{"` + keyword + `": ` + value + `}]}}}`))
 		require.EqualError(t, err, "properties.a.anyOf[0]."+keyword+": is not enforced, and ignoring it would break the schema")
