@@ -18,7 +18,7 @@ bool on_abort(void *user) {
 // The pool must come from the library whose device computes. Two CPU libraries
 // live in the process, and a pool of the linked one is a slow one; without a
 // pool at all every graph would start and end threads of its own.
-void attach_pool(station_engine *e, const station_context_params *p) {
+void make_pool(station_engine *e, int threads, int poll) {
     ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU));
     auto make = reinterpret_cast<ggml_threadpool *(*) (ggml_threadpool_params *)>(
         ggml_backend_reg_get_proc_address(reg, "ggml_threadpool_new"));
@@ -27,16 +27,22 @@ void attach_pool(station_engine *e, const station_context_params *p) {
     if (!make || !e->pool_free) {
         throw std::runtime_error("the CPU library gives no thread pool");
     }
-    ggml_threadpool_params tp = ggml_threadpool_params_default(p->threads);
-    tp.poll = (uint32_t) p->poll;
+    ggml_threadpool_params tp = ggml_threadpool_params_default(threads);
+    tp.poll = (uint32_t) poll;
     e->pool = make(&tp);
     if (!e->pool) {
         throw std::runtime_error("the thread pool could not be made");
     }
-    llama_attach_threadpool(e->ctx, e->pool, e->pool);
 }
 
 } // namespace
+
+void station_attach_pool(station_engine *e, llama_context *ctx, int threads, int poll) {
+    if (!e->pool) {
+        make_pool(e, threads, poll);
+    }
+    llama_attach_threadpool(ctx, e->pool, e->pool);
+}
 
 extern "C" station_engine *station_load(const station_model_params *p, station_error *err) {
     station_engine *e = nullptr;
@@ -121,7 +127,7 @@ extern "C" int station_context(station_engine *e, const station_context_params *
             station_log_last(err->text, sizeof(err->text));
             return STATION_FAILED;
         }
-        attach_pool(e, p);
+        station_attach_pool(e, e->ctx, p->threads, p->poll);
         e->batch = llama_batch_init((int32_t) p->batch, 0, 1);
         e->batch_max = (int) p->batch;
         station_worker_start(e);

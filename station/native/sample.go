@@ -5,24 +5,16 @@ package native
 import "C"
 
 import (
-	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unsafe"
 
 	"thoth/station/engine"
 )
 
-// Grammars come from requests; llama.cpp parses them by recursion.
-const (
-	maxGrammar      = 1 << 20 // bytes
-	maxGrammarDepth = 128     // of parentheses
-	// repetitions times bytes: what llama.cpp may hold for one
-	maxGrammarExpanded = 4 << 20
-)
+// maxGrammar bounds the bytes of a grammar; gbnf.hpp has the limits of what is in it.
+const maxGrammar = 1 << 20
 
 // sampler is one sequence's chain in C.
 type sampler struct {
@@ -46,15 +38,14 @@ func (e *native) NewSampler(p engine.SamplerParams, prompt []engine.Token) (engi
 	cp, free := samplerParams(p, prompt)
 	defer free()
 	var fail C.station_error
-	c := C.station_sampler_new(e.c, cp, &fail)
-	if c == nil {
-		text := message(&fail, "no reason given")
-		if p.Grammar != "" {
-			return nil, fmt.Errorf("%w: %s", engine.ErrGrammar, text)
-		}
-		return nil, fmt.Errorf("sampler: %s", text)
+	s := &sampler{seed: p.Seed}
+	switch C.station_sampler_new(e.c, cp, &s.c, &fail) {
+	case C.STATION_OK:
+		return s, nil
+	case C.STATION_GRAMMAR:
+		return nil, fmt.Errorf("%w: %s", engine.ErrGrammar, message(&fail, "no reason given"))
 	}
-	return &sampler{c: c, seed: p.Seed}, nil
+	return nil, fmt.Errorf("sampler: %s", message(&fail, "no reason given"))
 }
 
 func checkGrammar(g string) error {
@@ -64,29 +55,8 @@ func checkGrammar(g string) error {
 	if strings.IndexByte(g, 0) >= 0 {
 		return fmt.Errorf("%w: it holds a NUL byte", engine.ErrGrammar)
 	}
-	depth := 0
-	for i := range len(g) {
-		switch g[i] {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		}
-		if depth > maxGrammarDepth {
-			return fmt.Errorf("%w: parentheses are nested deeper than %d", engine.ErrGrammar, maxGrammarDepth)
-		}
-	}
-	// llama.cpp writes a repetition out, so many copies of what it repeats.
-	for _, m := range repetition.FindAllStringSubmatch(g, -1) {
-		n, err := strconv.Atoi(cmp.Or(m[2], m[1]))
-		if err != nil || n*len(g) > maxGrammarExpanded {
-			return fmt.Errorf("%w: the repetition %s of a grammar of %d bytes is too large", engine.ErrGrammar, m[0], len(g))
-		}
-	}
 	return nil
 }
-
-var repetition = regexp.MustCompile(`\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}`)
 
 // foldSeed makes of a seed the 32 bits the generator takes; a small seed is itself.
 func foldSeed(seed uint64) uint32 { return uint32(seed) ^ uint32(seed>>32)*0x9e3779b9 }
@@ -131,7 +101,7 @@ func samplerParams(p engine.SamplerParams, prompt []engine.Token) (*C.station_sa
 	if p.Grammar != "" {
 		g := unsafe.Pointer(C.CString(p.Grammar))
 		mem = append(mem, g)
-		cp.grammar = (*C.char)(g)
+		cp.grammar, cp.control_text = (*C.char)(g), C.bool(p.ControlText)
 	}
 	return cp, func() {
 		for _, ptr := range mem {
@@ -212,11 +182,16 @@ func (e *native) Sample(reqs []engine.SampleRequest, out []engine.Sampled) error
 		}
 		b.req[i] = q
 	}
-	C.station_sample_all(e.c, C.int(len(reqs)), &b.req[0], &b.out[0], &e.err)
+	C.station_sample_all(e.c, C.int(len(reqs)), &b.req[0], &b.out[0])
 	for i := range reqs {
 		c := &b.out[i]
-		if c.failed {
-			out[i] = engine.Sampled{Err: fmt.Errorf("%w: sample: %s", engine.ErrDecode, message(&e.err, "no reason given"))}
+		switch c.result {
+		case C.STATION_OK:
+		case C.STATION_GRAMMAR:
+			out[i] = engine.Sampled{Err: fmt.Errorf("%w: %s", engine.ErrGrammar, C.GoString(&c.reason[0]))}
+			continue
+		default:
+			out[i] = engine.Sampled{Err: fmt.Errorf("%w: sample: %s", engine.ErrDecode, C.GoString(&c.reason[0]))}
 			continue
 		}
 		out[i] = engine.Sampled{Token: engine.Token(c.token)}

@@ -257,53 +257,6 @@ func TestSample_BrokenRow(t *testing.T) {
 	}
 }
 
-func TestSample_Grammar(t *testing.T) {
-	e := open(t, nil)
-	prompt := text(t, e, question)
-	for _, c := range []struct{ name, grammar, want string }{
-		{"choice", `root ::= "yes" | "no"`, ""},
-		{"digits", `root ::= [0-9] [0-9] [0-9]`, ""},
-		{"object", "root ::= \"{\" ws \"\\\"name\\\":\" ws str \"}\"\nstr ::= \"\\\"\" [a-z]{1,8} \"\\\"\"\nws ::= [ ]?\n", ""},
-		{"umlaut", `root ::= "grün"`, "grün"},
-	} {
-		for _, temperature := range []float32{0, 0.8, 1.5} {
-			for _, topP := range []float32{1, 0.9} {
-				e.Reset()
-				row := prefill(t, e, 0, prompt, 0, 64)
-				p := hot(temperature)
-				p.TopP, p.Grammar = topP, c.grammar
-				smp := must(e.NewSampler(p, nil))
-				out := make([]engine.Sampled, 1)
-				var answer []engine.Token
-				var b engine.Batch
-				for pos := len(prompt); ; pos++ {
-					require.Less(t, len(answer), 40, "%s does not end: %q", c.name, detokenize(e, answer))
-					require.NoError(t, e.Sample([]engine.SampleRequest{{Row: row, Sampler: smp}}, out))
-					if isEOG(e, out[0].Token) {
-						break
-					}
-					answer = append(answer, out[0].Token)
-					b.Reset()
-					row = b.Add(out[0].Token, pos, 0, true)
-					require.NoError(t, e.Decode(&b))
-				}
-				smp.Free()
-				got := detokenize(e, answer)
-				switch c.name {
-				case "choice":
-					require.Contains(t, []string{"yes", "no"}, got)
-				case "digits":
-					require.Regexp(t, `^[0-9]{3}$`, got)
-				case "object":
-					require.Regexp(t, `^\{ ?"name": ?"[a-z]{1,8}"\}$`, got)
-				default:
-					require.Equal(t, c.want, got)
-				}
-			}
-		}
-	}
-}
-
 func isEOG(e *native, tok engine.Token) bool {
 	for _, t := range e.info.EOG {
 		if t == tok {
@@ -311,42 +264,6 @@ func isEOG(e *native, tok engine.Token) bool {
 		}
 	}
 	return false
-}
-
-func TestSample_FinishedGrammarEndsEvenUnderNoEOG(t *testing.T) {
-	e, h := modelRow(t)
-	p := hot(1)
-	p.Grammar = `root ::= "a"`
-	smp := must(e.NewSampler(p, nil))
-	defer smp.Free()
-	out := make([]engine.Sampled, 1)
-	for i := range 3 {
-		require.NoError(t, e.Sample([]engine.SampleRequest{{Held: h, Sampler: smp, NoEOG: true}}, out))
-		require.Equal(t, i > 0, isEOG(e, out[0].Token), "draw %d", i)
-	}
-}
-
-func TestNewSampler_BadGrammar(t *testing.T) {
-	e := open(t, nil)
-	for name, g := range map[string]string{
-		"no syntax":      "hello",
-		"open":           `root ::= ("a"`,
-		"no root":        `start ::= "a"`,
-		"unknown rule":   `root ::= other`,
-		"left recursion": "root ::= root \"a\" | \"b\"",
-		"deep":           "root ::= " + strings.Repeat("(", 100000) + "\"a\"" + strings.Repeat(")", 100000),
-		"repetition":     `root ::= "a"{1,1000000}`,
-		"written out":    `root ::= "` + strings.Repeat("a", 10_000) + `"{1999}`,
-		"NUL":            "root ::= \"a\x00\"",
-		"long":           `root ::= "` + strings.Repeat("a", maxGrammar) + `"`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := plain()
-			p.Grammar = g
-			_, err := e.NewSampler(p, nil)
-			require.ErrorIs(t, err, engine.ErrGrammar)
-		})
-	}
 }
 
 func TestLogprobs_AreALogSoftmax(t *testing.T) {

@@ -1,486 +1,103 @@
-// One sequence's sampler, with the semantics of llama.cpp's chain: logit bias,
-// penalties, top_k, typical, top_p, min_p, temperature, draw.
-//
-// llama.cpp builds and sorts an array of the whole vocabulary for that,
-// milliseconds a token. Here bias and penalties, which touch few tokens, are
-// patched into the row and taken out again; the first truncating step picks a
-// small exact candidate set by threshold; the steps after it are llama.cpp's
-// own samplers on that set; and without truncation the draw walks the row.
-//
-// A grammar costs most over many tokens, so the drawn token is tested alone.
-// Only when it is refused is the candidate set masked and drawn from again, and
-// only when the grammar allows none of it, the whole vocabulary.
-#include "rows.hpp"
-#include "shim.hpp"
+// Samplers: made for a request, freed with its sequence, asked for all rows of a
+// step at once. draw.cpp draws.
+#include "sampler.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <memory>
-#include <random>
 #include <stdexcept>
-#include <string>
-#include <unordered_map>
 
 namespace {
-
-using rows::candidate;
-using rows::more;
-
-constexpr float ninf = -std::numeric_limits<float>::infinity();
-constexpr int greedy_tries = 64;          // best tokens a grammar is asked about first
-constexpr int redraws = 8;                // single refusals before the whole row is masked
-constexpr double typical_left_out = 1e-6; // mass typical sampling may not see: its order needs no exact tail
-
-struct sampler_free {
-    void operator()(llama_sampler *s) const { llama_sampler_free(s); }
-};
-using sampler_ptr = std::unique_ptr<llama_sampler, sampler_free>;
-
-// Counts of the tokens a penalty looks at.
-struct window {
-    size_t limit = 0; // tokens, 0: none are kept
-    std::vector<int32_t> ring;
-    size_t next = 0;
-    std::unordered_map<int32_t, int> counts;
-
-    void add(int32_t token) {
-        if (limit == 0) {
-            return;
-        }
-        if (ring.size() < limit) {
-            ring.push_back(token);
-        } else {
-            auto old = counts.find(ring[next]);
-            if (--old->second == 0) {
-                counts.erase(old);
-            }
-            ring[next] = token;
-        }
-        next = (next + 1) % limit;
-        counts[token]++;
-    }
-};
-
-} // namespace
-
-struct station_sampler {
-    const station_engine *engine;
-    station_sampler_params p;
-    std::vector<std::pair<int32_t, float>> bias;
-    window recent;                          // repeat penalty: prompt and answer
-    std::unordered_map<int32_t, int> answer; // frequency and presence penalty
-    std::mt19937 rng;
-    sampler_ptr typical, top_p, min_p; // those that follow the first truncating step, or are it
-    sampler_ptr grammar;
-    bool ended = false; // the grammar has nothing left to say
-
-    bool truncates() const { return p.top_k > 0 || p.typical_p < 1 || p.top_p < 1 || p.min_p > 0; }
-};
-
-namespace {
-
-// patch writes into a row for the length of one draw. The row is the engine's
-// and other requests and log-probabilities read it.
-class patch {
-    float *row;
-    std::vector<std::pair<int32_t, float>> old;
-
-  public:
-    explicit patch(float *r) : row(r) {}
-    ~patch() {
-        for (size_t i = old.size(); i-- > 0;) {
-            row[old[i].first] = old[i].second;
-        }
-    }
-    patch(const patch &) = delete;
-    patch &operator=(const patch &) = delete;
-
-    void set(int32_t id, float logit) {
-        old.emplace_back(id, row[id]);
-        row[id] = logit;
-    }
-};
-
-class draw {
-    station_sampler &s;
-    float *row;
-    const int n;
-    const bool no_eog;
-    patch patched;
-    std::vector<candidate> set;
-    std::vector<float> blocks;
-
-  public:
-    draw(station_sampler &smp, float *r, int size, bool noeog) : s(smp), row(r), n(size), no_eog(noeog), patched(r) {}
-
-    int32_t token() {
-        if (rows::broken(row, n)) {
-            throw std::runtime_error("the model's logits are not finite");
-        }
-        adjust();
-        if (s.ended) {
-            return end_token();
-        }
-        if (rows::max(row, n) == ninf) {
-            return end_token(); // bias and no_eog left nothing
-        }
-        if (s.p.temperature <= 0) {
-            return greedy();
-        }
-        return s.truncates() ? from_set() : from_row();
-    }
-
-  private:
-    // Bias, then penalties as llama_sampler_penalties_apply has them.
-    void adjust() {
-        for (auto &b : s.bias) {
-            patched.set(b.first, row[b.first] + b.second);
-        }
-        for (auto &c : s.recent.counts) {
-            float l = row[c.first];
-            patched.set(c.first, l <= 0 ? l * s.p.repeat_penalty : l / s.p.repeat_penalty);
-        }
-        for (auto &c : s.answer) {
-            patched.set(c.first, row[c.first] - (float) c.second * s.p.frequency_penalty - s.p.presence_penalty);
-        }
-        if (no_eog) {
-            for (int32_t t : s.engine->eog) {
-                patched.set(t, ninf);
-            }
-        }
-    }
-
-    // An answer that can only end ends, asked to or not.
-    int32_t end_token() {
-        s.ended = true;
-        const auto &eog = s.engine->eog;
-        if (eog.empty()) {
-            throw std::runtime_error("no token is left to sample");
-        }
-        int32_t eos = llama_vocab_eos(s.engine->vocab);
-        return eos >= 0 ? eos : eog[0];
-    }
-
-    // --- grammar ---
-
-    // allow drops the candidates the grammar refuses.
-    void allow(std::vector<candidate> &c) const {
-        std::vector<llama_token_data> data(c.size());
-        for (size_t i = 0; i < c.size(); i++) {
-            data[i] = {c[i].id, c[i].logit, 0};
-        }
-        llama_token_data_array a = {data.data(), data.size(), -1, false};
-        llama_sampler_apply(s.grammar.get(), &a);
-        c.clear();
-        for (size_t i = 0; i < a.size; i++) {
-            if (a.data[i].logit != ninf) {
-                c.push_back({a.data[i].id, a.data[i].logit});
-            }
-        }
-    }
-
-    bool allowed(int32_t id) const {
-        if (!s.grammar) {
-            return true;
-        }
-        std::vector<candidate> one{{id, row[id]}};
-        allow(one);
-        return !one.empty();
-    }
-
-    // mask_row leaves in the row what the grammar allows, and says whether that is anything.
-    bool mask_row() {
-        std::vector<candidate> all;
-        all.reserve((size_t) n);
-        rows::gather(row, n, std::numeric_limits<float>::lowest(), all);
-        allow(all);
-        size_t k = 0;
-        for (int i = 0; i < n; i++) {
-            if (k < all.size() && all[k].id == i) {
-                k++;
-            } else if (row[i] != ninf) {
-                patched.set(i, ninf);
-            }
-        }
-        return !all.empty();
-    }
-
-    // --- the three ways to draw ---
-
-    int32_t greedy() {
-        int32_t best = rows::argmax(row, n);
-        if (allowed(best)) {
-            return best;
-        }
-        pick_top(greedy_tries);
-        allow(set);
-        if (!set.empty()) {
-            return set[0].id;
-        }
-        return mask_row() ? rows::argmax(row, n) : end_token();
-    }
-
-    int32_t from_set() {
-        truncate();
-        int32_t id = draw_from_set();
-        if (allowed(id)) {
-            return id;
-        }
-        allow(set);
-        if (!set.empty()) {
-            return draw_from_set();
-        }
-        if (!mask_row()) {
-            return end_token();
-        }
-        truncate();
-        return draw_from_set();
-    }
-
-    // Drawing again without the refused token gives what the grammar allows its
-    // share of the distribution, exactly.
-    int32_t from_row() {
-        for (int i = 0; i < redraws; i++) {
-            int32_t id = draw_from_row();
-            if (allowed(id)) {
-                return id;
-            }
-            patched.set(id, ninf);
-            if (rows::max(row, n) == ninf) {
-                return end_token();
-            }
-        }
-        return mask_row() ? draw_from_row() : end_token();
-    }
-
-    // --- candidates ---
-
-    void gather_above(float least) {
-        set.clear();
-        rows::gather(row, n, least, set);
-    }
-
-    void pick_top(int k) {
-        k = std::min(k, n);
-        gather_above(rows::least_of_top(row, n, rows::max(row, n), k));
-        if ((int) set.size() > k) {
-            std::nth_element(set.begin(), set.begin() + (k - 1), set.end(), more);
-            set.resize((size_t) k);
-        }
-        std::sort(set.begin(), set.end(), more);
-    }
-
-    // pick_mass gathers candidates that hold at least share of the mass, and gives the total.
-    double pick_mass(double share) {
-        float top = rows::max(row, n);
-        rows::mass m = rows::measure(row, n, top, 1, nullptr);
-        float least = std::numeric_limits<float>::lowest();
-        for (int i = 0; i < rows::n_cuts; i++) {
-            if (m.above[i] >= share * m.total) {
-                least = top - rows::cuts[i];
-                break;
-            }
-        }
-        gather_above(least);
-        return m.total;
-    }
-
-    void pick_nucleus() {
-        double total = pick_mass(std::min(1.0, (double) s.p.top_p + 1e-5));
-        std::sort(set.begin(), set.end(), more);
-        std::vector<float> p = weights(1);
-        double want = s.p.top_p * total, sum = 0;
-        for (size_t i = 0; i < set.size(); i++) {
-            sum += p[i];
-            if (sum >= want) {
-                set.resize(i + 1);
-                return;
-            }
-        }
-    }
-
-    // truncate fills set: the first step by selection, the others by llama.cpp's samplers.
-    void truncate() {
-        bool typical = s.p.typical_p < 1, top_p = s.p.top_p < 1, min_p = s.p.min_p > 0;
-        if (s.p.top_k > 0) {
-            pick_top(s.p.top_k);
-        } else if (typical) {
-            pick_mass(1 - typical_left_out);
-            std::sort(set.begin(), set.end(), more);
-        } else if (top_p) {
-            pick_nucleus();
-            top_p = false;
-        } else {
-            gather_above(rows::max(row, n) + logf(s.p.min_p)); // llama.cpp leaves these in order of id, too
-            min_p = false;
-        }
-        if (!typical && !top_p && !min_p) {
-            return;
-        }
-        std::vector<llama_token_data> data(set.size());
-        for (size_t i = 0; i < set.size(); i++) {
-            data[i] = {set[i].id, set[i].logit, 0};
-        }
-        llama_token_data_array a = {data.data(), data.size(), -1, true};
-        if (typical) {
-            llama_sampler_apply(s.typical.get(), &a);
-        }
-        if (top_p) {
-            llama_sampler_apply(s.top_p.get(), &a);
-        }
-        if (min_p) {
-            llama_sampler_apply(s.min_p.get(), &a);
-        }
-        set.clear();
-        for (size_t i = 0; i < a.size; i++) {
-            set.push_back({a.data[i].id, a.data[i].logit});
-        }
-    }
-
-    // weights gives each candidate its mass, the most likely one 1.
-    std::vector<float> weights(float scale) const {
-        std::vector<float> x(set.size());
-        float top = ninf;
-        for (size_t i = 0; i < set.size(); i++) {
-            x[i] = set[i].logit;
-            top = std::max(top, x[i]);
-        }
-        rows::exps(x.data(), (int) x.size(), top, scale, x.data());
-        return x;
-    }
-
-    // --- draws: one uniform number each, as llama_sampler_dist takes it ---
-
-    double uniform() { return std::uniform_real_distribution<double>(0, 1)(s.rng); }
-
-    int32_t draw_from_set() {
-        if (set.size() == 1) {
-            return set[0].id;
-        }
-        std::vector<float> p = weights(1 / s.p.temperature);
-        double sum = 0, run = 0;
-        for (float w : p) {
-            sum += w;
-        }
-        double want = sum * uniform();
-        for (size_t i = 0; i < set.size(); i++) {
-            run += p[i];
-            if (run >= want) {
-                return set[i].id;
-            }
-        }
-        return set.back().id;
-    }
-
-    int32_t draw_from_row() {
-        float top = rows::max(row, n), scale = 1 / s.p.temperature;
-        rows::mass m = rows::measure(row, n, top, scale, &blocks);
-        double want = m.total * uniform(), run = 0;
-        int32_t last = -1;
-        for (size_t b = 0; b < blocks.size(); b++) {
-            if (run + blocks[b] < want) {
-                run += blocks[b];
-                continue;
-            }
-            int from = (int) b * rows::block, len = std::min(n - from, rows::block);
-            float e[rows::block];
-            rows::exps(row + from, len, top, scale, e);
-            for (int i = 0; i < len; i++) {
-                if (e[i] > 0) {
-                    last = from + i;
-                }
-                run += e[i];
-                if (run >= want && e[i] > 0) {
-                    return from + i;
-                }
-            }
-        }
-        // rounding ran past the end: the last token with any mass
-        return last >= 0 ? last : rows::argmax(row, n);
-    }
-};
 
 void accept(station_sampler &s, int32_t token) {
     s.recent.add(token);
     if (s.p.frequency_penalty != 0 || s.p.presence_penalty != 0) {
         s.answer[token]++;
     }
-    // An end token ends the process unless the grammar is finished; then there is nothing to accept.
-    if (s.grammar && !s.ended && !llama_vocab_is_eog(s.engine->vocab, token)) {
-        llama_sampler_accept(s.grammar.get(), token);
+    if (s.grammar && !llama_vocab_is_eog(s.engine->vocab, token)) {
+        s.grammar->accept(token);
     }
 }
 
 } // namespace
 
-extern "C" station_sampler *station_sampler_new(const station_engine *e, const station_sampler_params *p, station_error *err) {
-    STATION_GUARD(err, nullptr, {
-        auto s = std::make_unique<station_sampler>();
-        s->engine = e;
-        s->p = *p;
-        s->p.grammar = nullptr;
-        s->p.bias_token = s->p.prompt = nullptr;
-        s->p.bias_value = nullptr;
-        s->rng.seed(p->seed);
-        for (int i = 0; i < p->bias_n; i++) {
-            if (p->bias_token[i] < 0 || p->bias_token[i] >= e->n_vocab) {
-                throw std::runtime_error("logit bias names a token outside the vocabulary");
-            }
-            s->bias.emplace_back(p->bias_token[i], p->bias_value[i]);
+static std::unique_ptr<station_sampler> make_sampler(station_engine *e, const station_sampler_params *p) {
+    auto s = std::make_unique<station_sampler>();
+    s->engine = e;
+    s->p = *p;
+    s->p.grammar = nullptr;
+    s->p.bias_token = s->p.prompt = nullptr;
+    s->p.bias_value = nullptr;
+    s->rng.seed(p->seed);
+    for (int i = 0; i < p->bias_n; i++) {
+        if (p->bias_token[i] < 0 || p->bias_token[i] >= e->n_vocab) {
+            throw std::runtime_error("logit bias names a token outside the vocabulary");
         }
-        if (p->repeat_penalty != 1 && p->repeat_last_n > 0) {
-            s->recent.limit = (size_t) p->repeat_last_n;
-            for (int i = std::max(0, p->prompt_n - p->repeat_last_n); i < p->prompt_n; i++) {
-                if (p->prompt[i] >= 0 && p->prompt[i] < e->n_vocab) {
-                    s->recent.add(p->prompt[i]);
-                }
+        s->bias.emplace_back(p->bias_token[i], p->bias_value[i]);
+    }
+    if (p->repeat_penalty != 1 && p->repeat_last_n > 0) {
+        s->recent.limit = (size_t) p->repeat_last_n;
+        for (int i = std::max(0, p->prompt_n - p->repeat_last_n); i < p->prompt_n; i++) {
+            if (p->prompt[i] >= 0 && p->prompt[i] < e->n_vocab) {
+                s->recent.add(p->prompt[i]);
             }
         }
-        if (p->typical_p < 1) {
-            s->typical.reset(llama_sampler_init_typical(p->typical_p, 1));
+    }
+    if (p->typical_p < 1) {
+        s->typical.reset(llama_sampler_init_typical(p->typical_p, 1));
+    }
+    if (p->top_p < 1) {
+        s->top_p.reset(llama_sampler_init_top_p(p->top_p, 1));
+    }
+    if (p->min_p > 0) {
+        s->min_p.reset(llama_sampler_init_min_p(p->min_p, 1));
+    }
+    if (p->grammar) {
+        std::call_once(e->words_once, [&] { e->words = std::make_unique<const lexicon>(e->vocab); });
+        s->grammar = std::make_unique<match::reader>(e->grammars.get(p->grammar), *e->words, p->control_text);
+    }
+    return s;
+}
+
+extern "C" int station_sampler_new(station_engine *e, const station_sampler_params *p, station_sampler **out, station_error *err) {
+    *out = nullptr;
+    STATION_GUARD(err, STATION_FAILED, {
+        try {
+            *out = make_sampler(e, p).release();
+            return STATION_OK;
+        } catch (const gbnf::invalid &x) {
+            station_fail(err, x.what());
+            return STATION_GRAMMAR;
         }
-        if (p->top_p < 1) {
-            s->top_p.reset(llama_sampler_init_top_p(p->top_p, 1));
-        }
-        if (p->min_p > 0) {
-            s->min_p.reset(llama_sampler_init_min_p(p->min_p, 1));
-        }
-        if (p->grammar) {
-            s->grammar.reset(llama_sampler_init_grammar(e->vocab, p->grammar, "root"));
-            if (!s->grammar) {
-                station_fail(err, "grammar does not parse");
-                return nullptr;
-            }
-        }
-        return s.release();
     })
 }
 
 extern "C" void station_sampler_free(station_sampler *s) { delete s; }
 
-extern "C" void station_sample_all(station_engine *e, int n, const station_sample *req, station_sampled *out, station_error *err) {
-    err->text[0] = 0;
+extern "C" void station_sample_all(station_engine *e, int n, const station_sample *req, station_sampled *out) {
     for (int i = 0; i < n; i++) {
-        out[i].failed = true; // until it has not: one bad row must not take its neighbours along
-        out[i].top_n = 0;
+        station_sampled &o = out[i];
+        auto fail = [&](int result, const char *why) { // one bad row must not take its neighbours along
+            o.result = result;
+            snprintf(o.reason, sizeof(o.reason), "%s", why);
+        };
+        o.result = STATION_OK;
+        o.top_n = 0;
         try {
             float *row = req[i].held ? req[i].held : station_row(e, req[i].row);
             if (!row) {
-                station_fail(err, "a row without output was asked for");
+                fail(STATION_FAILED, "a row without output was asked for");
                 continue;
             }
-            out[i].token = draw(*req[i].sampler, row, e->n_vocab, req[i].no_eog).token();
+            o.token = station_draw(*req[i].sampler, row, e->n_vocab, req[i].no_eog);
             if (req[i].logprob) {
-                station_row_logprobs(row, e->n_vocab, out[i].token, req[i].top, &out[i]);
+                station_row_logprobs(row, e->n_vocab, o.token, req[i].top, &o);
             }
-            accept(*req[i].sampler, out[i].token);
-            out[i].failed = false;
+            accept(*req[i].sampler, o.token);
+        } catch (const gbnf::invalid &x) {
+            fail(STATION_GRAMMAR, x.what());
         } catch (const std::exception &x) {
-            station_fail(err, x.what());
+            fail(STATION_FAILED, x.what());
         } catch (...) {
-            station_fail(err, "unknown C++ exception");
+            fail(STATION_FAILED, "unknown C++ exception");
         }
     }
 }

@@ -17,6 +17,7 @@ enum {
     STATION_POOL_FULL = 1,
     STATION_ABORTED   = 2,
     STATION_FAILED    = 3,
+    STATION_GRAMMAR   = 4, // of a sampler: its grammar cannot be enforced
 };
 
 typedef struct {
@@ -185,6 +186,7 @@ typedef struct {
     float presence_penalty;
     uint32_t seed;
     const char *grammar;      // NULL for none
+    bool control_text;        // the grammar matches control tokens by their text
     const int32_t *bias_token;
     const float *bias_value;
     int32_t bias_n;
@@ -206,22 +208,28 @@ enum { STATION_TOP_MAX = 20 };
 typedef struct {
     int32_t token;
     float logprob;
-    bool failed;
+    int32_t result;    // STATION_OK, _FAILED or _GRAMMAR
+    char reason[160];  // of the last two
     int32_t top_n;
     int32_t top_token[STATION_TOP_MAX];
     float top_logprob[STATION_TOP_MAX];
 } station_sampled;
 
-station_sampler *station_sampler_new(const station_engine *e, const station_sampler_params *p, station_error *err);
+// station_sampler_new gives STATION_OK and the sampler, or what is wrong; safe from any thread.
+int station_sampler_new(station_engine *e, const station_sampler_params *p, station_sampler **out, station_error *err);
 void station_sampler_free(station_sampler *s);
 // station_sample_all draws one token for each request and accepts it. Those that
-// fail say so; err has the last reason.
-void station_sample_all(station_engine *e, int n, const station_sample *req, station_sampled *out, station_error *err);
+// fail say so.
+void station_sample_all(station_engine *e, int n, const station_sample *req, station_sampled *out);
 // station_logprobs fills out for token next of a row of logits.
 int station_logprobs(const float *row, int n, int32_t next, int top, station_sampled *out, station_error *err);
 // station_sample_reference draws with llama.cpp's own chain over the whole
 // vocabulary: the truth that tests compare with.
 int station_sample_reference(const float *row, int n, const station_sampler_params *p, int draws, int32_t *out, station_error *err);
+
+// Which tokens may follow those taken: by llama.cpp's own grammar, and by ours.
+int station_grammar_reference(const station_engine *e, const char *grammar, int n, const int32_t *taken, uint8_t *may, station_error *err);
+int station_grammar_tokens(station_engine *e, const station_sampler_params *p, int n, const int32_t *taken, uint8_t *may, station_error *err);
 
 #ifdef __cplusplus
 }

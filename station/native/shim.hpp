@@ -1,6 +1,8 @@
 // What the C++ files of the package share.
 #pragma once
 
+#include "lexicon.hpp"
+#include "match.hpp"
 #include "shim.h"
 
 #include "ggml-backend.h"
@@ -17,7 +19,7 @@
 
 // station_worker is the thread that computes; see worker.cpp.
 struct station_worker {
-    enum : int { idle, decode, stop };
+    enum : int { idle, call, stop };
 
     std::thread thread;
     std::mutex mutex;
@@ -25,6 +27,8 @@ struct station_worker {
     std::atomic<int> job{idle};
     int done = -1; // eventfd, written when a job is finished
 
+    int (*work)(void *arg, station_error *err) = nullptr; // the call's
+    void *arg = nullptr;
     int result = 0;
     station_error error{};
 };
@@ -59,6 +63,11 @@ struct station_engine {
     std::atomic<bool> abort{false};
     station_worker worker;
 
+    std::unique_ptr<const lexicon> words; // made for the first grammar
+    std::once_flag words_once;
+    match::grammars grammars;
+    std::vector<float> masked; // a row with only what a grammar allows; of the thread that samples
+
     std::vector<station_cache> caches; // empty where KV cannot be moved in blocks
     std::vector<uint8_t> rows;         // one part's, on their way
 
@@ -68,7 +77,13 @@ struct station_engine {
 // station_decode_batch evaluates e->batch, on the worker.
 int station_decode_batch(station_engine *e, station_error *err);
 
-// station_worker_start starts the thread; station_worker_stop waits for its end.
+// station_attach_pool lets a context compute with the engine's threads.
+void station_attach_pool(station_engine *e, llama_context *ctx, int threads, int poll);
+
+// station_worker_call has the thread run work(arg), and say so on the eventfd.
+void station_worker_call(station_engine *e, int (*work)(void *, station_error *), void *arg);
+
+// station_worker_start starts the thread, once; station_worker_stop waits for its end.
 void station_worker_start(station_engine *e);
 void station_worker_stop(station_engine *e);
 

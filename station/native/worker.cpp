@@ -48,9 +48,9 @@ int next_job(station_worker &w) {
 
 void run(station_engine *e) {
     station_worker &w = e->worker;
-    while (next_job(w) == station_worker::decode) {
+    while (next_job(w) == station_worker::call) {
         w.error.text[0] = 0;
-        w.result = station_decode_batch(e, &w.error);
+        w.result = w.work(w.arg, &w.error);
         w.job.store(station_worker::idle, std::memory_order_release);
         const uint64_t one = 1;
         while (write(w.done, &one, sizeof(one)) < 0 && errno == EINTR) {
@@ -69,6 +69,9 @@ void give(station_worker &w, int job) {
 } // namespace
 
 void station_worker_start(station_engine *e) {
+    if (e->worker.thread.joinable()) {
+        return;
+    }
     e->worker.done = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (e->worker.done < 0) {
         throw std::runtime_error(std::string("eventfd: ") + strerror(errno));
@@ -81,6 +84,12 @@ void station_worker_stop(station_engine *e) {
         give(e->worker, station_worker::stop);
         e->worker.thread.join();
     }
+}
+
+void station_worker_call(station_engine *e, int (*work)(void *, station_error *), void *arg) {
+    e->worker.work = work;
+    e->worker.arg = arg;
+    give(e->worker, station_worker::call);
 }
 
 extern "C" int station_done_fd(const station_engine *e) { return e->worker.done; }
@@ -100,7 +109,7 @@ extern "C" int station_decode_start(station_engine *e, int n, const int32_t *tok
         b.seq_id[i][0] = seq[i];
         b.logits[i] = output[i];
     }
-    give(e->worker, station_worker::decode);
+    station_worker_call(e, [](void *arg, station_error *x) { return station_decode_batch(static_cast<station_engine *>(arg), x); }, e);
     return STATION_OK;
 }
 
