@@ -8,12 +8,16 @@ import (
 
 	"thoth/host/dialect"
 	"thoth/host/openai"
+	"thoth/station/wire"
 )
 
 // answerSink collects a whole answer.
 type answerSink struct {
+	wholeAnswer
 	w       http.ResponseWriter
 	j       *job
+	req     *openai.ChatRequest
+	head    openai.Head
 	timeout time.Duration // of the write
 	choices []answerChoice
 }
@@ -29,13 +33,11 @@ type answerChoice struct {
 
 var _ sink = (*answerSink)(nil)
 
-func newAnswerSink(w http.ResponseWriter, j *job, timeout time.Duration) *answerSink {
-	return &answerSink{w: w, j: j, timeout: timeout, choices: make([]answerChoice, j.req.Choices())}
+func newAnswerSink(w http.ResponseWriter, j *job, req *openai.ChatRequest, head openai.Head, timeout time.Duration) *answerSink {
+	return &answerSink{w: w, j: j, req: req, head: head, timeout: timeout, choices: make([]answerChoice, req.Choices())}
 }
 
-func (a *answerSink) open(int) {}
-
-func (a *answerSink) write(i int, e dialect.Event, lp *openai.ChoiceLogprobs) {
+func (a *answerSink) write(i int, e dialect.Event, lp []wire.TokenLogprob) {
 	c := &a.choices[i]
 	switch e.Kind {
 	case dialect.Content:
@@ -48,19 +50,23 @@ func (a *answerSink) write(i int, e dialect.Event, lp *openai.ChoiceLogprobs) {
 	case dialect.Arguments:
 		c.arguments[e.Index] = append(c.arguments[e.Index], e.Text...)
 	}
-	switch {
-	case lp == nil:
-	case c.logprobs == nil:
-		c.logprobs = lp
-	default:
-		c.logprobs.Content = append(c.logprobs.Content, lp.Content...)
+	c.add(lp)
+}
+
+func (a *answerSink) done(i int, d *wire.Done, called bool) {
+	a.choices[i].finish = openai.FinishReason(d.Reason, called)
+	if a.req.Logprobs && a.choices[i].logprobs == nil {
+		a.choices[i].logprobs = openai.Logprobs(nil)
 	}
 }
 
-func (a *answerSink) done(i int, finish string) {
-	a.choices[i].finish = finish
-	if a.j.req.Logprobs && a.choices[i].logprobs == nil {
-		a.choices[i].logprobs = openai.Logprobs(nil)
+func (c *answerChoice) add(lp []wire.TokenLogprob) {
+	switch {
+	case len(lp) == 0:
+	case c.logprobs == nil:
+		c.logprobs = openai.Logprobs(lp)
+	default:
+		c.logprobs.Content = append(c.logprobs.Content, openai.Logprobs(lp).Content...)
 	}
 }
 
@@ -81,19 +87,28 @@ func (a *answerSink) end() {
 	for i := range a.choices {
 		choices[i] = a.choices[i].choice(i)
 	}
-	for name, value := range headersOf(a.j.outcome()) {
-		a.w.Header().Set(name, value)
-	}
-	_ = http.NewResponseController(a.w).SetWriteDeadline(time.Now().Add(a.timeout))
-	writeJSON(a.w, http.StatusOK, openai.NewCompletion(a.j.head, choices, a.j.usage(), a.j.gnosis()))
+	a.j.writeWhole(a.w, openai.NewCompletion(a.head, choices, a.j.usage(), a.j.gnosis()), a.timeout)
 }
 
 func (a *answerSink) fail(e *openai.Error) { openai.WriteError(a.w, e) }
 
-// A whole answer sends nothing until its end.
-func (a *answerSink) flush() bool   { return false }
-func (a *answerSink) ping()         {}
-func (a *answerSink) broken() error { return nil }
+// wholeAnswer is the part of a sink that a whole answer has no use for: it sends
+// nothing until its end.
+type wholeAnswer struct{}
+
+func (wholeAnswer) open(int)      {}
+func (wholeAnswer) flush() bool   { return false }
+func (wholeAnswer) ping()         {}
+func (wholeAnswer) broken() error { return nil }
+
+// writeWhole answers a job that went well, within timeout.
+func (j *job) writeWhole(w http.ResponseWriter, v any, timeout time.Duration) {
+	for name, value := range headersOf(j.outcome()) {
+		w.Header().Set(name, value)
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
+	writeJSON(w, http.StatusOK, v)
+}
 
 // writeJSON answers with one of our own types, which always encode.
 func writeJSON(w http.ResponseWriter, status int, v any) {

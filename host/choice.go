@@ -6,7 +6,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"thoth/host/dialect"
-	"thoth/host/openai"
 	"thoth/station/wire"
 )
 
@@ -69,7 +68,7 @@ func (c *choice) done(d *wire.Done) {
 	if len(c.pending) > 0 {
 		c.out.write(c.index, dialect.Event{}, c.logprobs())
 	}
-	c.out.done(c.index, openai.FinishReason(d.Reason, c.called()))
+	c.out.done(c.index, d, c.called())
 }
 
 // tell passes events on and counts. Tokens that made no event held a marker, or
@@ -108,12 +107,12 @@ func (c *choice) called() bool {
 	return c.calls > 0 && jsontext.Value(c.arguments.String()).IsValid()
 }
 
-// logprobs takes those not yet told; nil for none.
-func (c *choice) logprobs() *openai.ChoiceLogprobs {
+// logprobs takes those not yet told, for the sink's next event; nil for none.
+func (c *choice) logprobs() []wire.TokenLogprob {
 	if len(c.pending) == 0 {
 		return nil
 	}
-	lp := openai.Logprobs(c.pending)
+	lp := c.pending
 	c.pending = c.pending[:0]
 	return lp
 }

@@ -9,9 +9,12 @@
 // memory. A *record* follows a request through the middleware and ends
 // as one log line and a few metrics.
 //
-// A chat request: body read under limits, decoded and validated (package
-// openai), the view asked for the model, the prompt rendered (package prompt), its
-// [shape] made, a place awaited, then one stream of frames per choice. The shape is
+// A chat request: body read under limits (an [intake]), decoded and validated
+// (package openai), the view asked for the model, what it means written down in the
+// names of no API (a [task]), the prompt rendered (package prompt), its [shape] made
+// (now it is a [job]), a place awaited, then one stream of frames per choice. An
+// endpoint owns its request, its task and its sink; the rest is one for all of them,
+// see [Server.serve]. The shape is
 // what the answer must be: a grammar for the station (package grammar), kept for the
 // next such request, and the model family's way of writing calls and reasoning
 // (package dialect), by which a [choice] takes its frames apart. Package liquid

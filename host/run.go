@@ -16,14 +16,14 @@ import (
 // sink turns what a job's choices hold into what the client sees. One goroutine
 // calls it.
 type sink interface {
-	open(choice int) // its first token is there, or its end; may come again
-	write(choice int, e dialect.Event, lp *openai.ChoiceLogprobs)
-	done(choice int, finish string) // the choice has ended
-	flush() (sent bool)             // nothing more is there for now
-	ping()                          // nothing was sent for a while
-	end()                           // all choices have ended
-	fail(e *openai.Error)           // instead of end
-	broken() error                  // the client cannot be written to
+	open(choice int)                                           // its first token is there, or its end; may come again
+	write(choice int, e dialect.Event, lp []wire.TokenLogprob) // lp is the sink's until it returns
+	done(choice int, d *wire.Done, called bool)                // the choice has ended; called: it made a call, and its last one is whole
+	flush() (sent bool)                                        // nothing more is there for now
+	ping()                                                     // nothing was sent for a while
+	end()                                                      // all choices have ended
+	fail(e *openai.Error)                                      // instead of end
+	broken() error                                             // the client cannot be written to
 }
 
 // event is what one choice's goroutine hands over.
@@ -52,20 +52,17 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	j.body.release()
 	j.rec.queue = time.Since(j.rec.arrived)
 
-	n := j.req.Choices()
+	n := len(j.calls)
 	events := make(chan event, 16*n)
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer cancel(nil) // before the wait, or it would never end
-	for i := range n {
-		req := j.req.Generate(j.prompt, i, j.view.health.ContextLength, s.o.DefaultMaxTokens)
-		req.Progress = true // a sign of life during a long prefill
-		j.shape.apply(req)
-		q := j.memory
-		q.Generate = req
-		calls.Go(func() { s.call(ctx, i, &q, events) })
+	for i := range j.calls {
+		q := &j.calls[i]
+		q.Generate.Progress = true // a sign of life during a long prefill
+		calls.Go(func() { s.call(ctx, i, q, events) })
 	}
-	e := s.feed(ctx, j, n, events, ping, out)
+	e := s.feed(ctx, j, events, ping, out)
 	if e != nil && e.Code == openai.CodeUnavailable {
 		s.station.suspect()
 	}
@@ -74,7 +71,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 
 // wait gets the job a place, keeping a stream alive meanwhile.
 func (s *Server) wait(ctx context.Context, j *job, ping *pulse, out sink) *openai.Error {
-	j.place = s.admission.enter(j.req.Choices())
+	j.place = s.admission.enter(len(j.calls))
 	if j.place == nil {
 		return openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
 	}
@@ -125,16 +122,16 @@ func (s *Server) call(ctx context.Context, choice int, q *liquid.Request, events
 }
 
 // feed hands events to the sink until every choice has ended.
-func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, ping *pulse, out sink) *openai.Error {
+func (s *Server) feed(ctx context.Context, j *job, events <-chan event, ping *pulse, out sink) *openai.Error {
 	silence := time.NewTimer(s.o.PrefillTimeout)
 	defer silence.Stop()
 	limit := s.o.PrefillTimeout
-	s.open(j, n, out)
+	s.open(j, out)
 	choices := j.choices
 	if raw := choices[0].raw; raw != nil {
 		defer func() { j.rec.answered = raw.String() }() // a broken answer too
 	}
-	for len(j.ended) < n {
+	for j.left > 0 {
 		var ev event
 		select {
 		case ev = <-events:
@@ -165,7 +162,7 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 			if ctx.Err() != nil {
 				return causeOf(ctx)
 			}
-			return j.shape.named(openai.FromWire(ev.err))
+			return j.named(openai.FromWire(ev.err))
 		}
 		switch ev.frame.Type {
 		case wire.FrameText, wire.FrameDone:
@@ -187,7 +184,8 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 			if ev.frame.Done == nil {
 				return openai.NewError(openai.CodeInternal, "", "the station ended an answer without saying why")
 			}
-			j.ended = append(j.ended, ev.frame.Done)
+			j.ended[ev.choice] = ev.frame.Done
+			j.left--
 			choices[ev.choice].done(ev.frame.Done)
 			j.rec.usage, j.rec.outcome = j.usage(), j.outcome()
 		}
@@ -196,10 +194,10 @@ func (s *Server) feed(ctx context.Context, j *job, n int, events <-chan event, p
 	return nil
 }
 
-// open makes the n choices of a job; the text of the first one is logged where
+// open makes the choices of a job; the text of the first one is logged where
 // prompts are.
-func (s *Server) open(j *job, n int, out sink) {
-	j.choices = make([]choice, n)
+func (s *Server) open(j *job, out sink) {
+	j.choices = make([]choice, len(j.calls))
 	for i := range j.choices {
 		c := &j.choices[i]
 		c.out, c.index, c.parser = out, i, j.shape.parser()

@@ -28,8 +28,8 @@ type shape struct {
 
 // shape makes the shape of a request whose prompt is known. All that is wrong
 // with a schema, an expression or a grammar is said here.
-func (s *Server) shape(req *openai.ChatRequest, d *dialect.Dialect, prompt []wire.Segment) (shape, *openai.Error) {
-	f := &req.Format
+func (s *Server) shape(t *task, d *dialect.Dialect, prompt []wire.Segment) (shape, *openai.Error) {
+	f := &t.format
 	if f.Kind == openai.FormatGrammar {
 		// It describes the answer as the model writes it, reasoning included.
 		if err := grammar.Check(f.Text, s.o.Grammars); err != nil {
@@ -38,15 +38,15 @@ func (s *Server) shape(req *openai.ChatRequest, d *dialect.Dialect, prompt []wir
 		return shape{grammar: f.Text, param: f.Param}, nil
 	}
 	var out shape
-	if len(req.Tools) > 0 || d.Thinks {
+	if len(t.tools) > 0 || d.Thinks {
 		out.dialect = d
 	}
-	if len(req.Tools) == 0 && f.Kind == openai.FormatText {
+	if len(t.tools) == 0 && f.Kind == openai.FormatText {
 		out.ask.Tail = tail(prompt)
 		return out, nil
 	}
 	out.param = cmp.Or(f.Param, "tools")
-	out.ask = ask(req, tail(prompt))
+	out.ask = ask(t, tail(prompt))
 	made, err := s.grammars.Get(shapeKey(d, &out.ask, f), func() (string, error) {
 		b := grammar.NewBuilder(s.o.Grammars)
 		a := out.ask
@@ -101,15 +101,15 @@ func (s *shape) named(e *openai.Error) *openai.Error {
 }
 
 // ask is what the request wants of the dialect, the content's rule apart.
-func ask(req *openai.ChatRequest, tail string) dialect.Ask {
-	a := dialect.Ask{Allowed: req.Choice.Allowed, Parallel: req.Parallel(), Tail: tail}
-	switch req.Choice.Mode {
+func ask(t *task, tail string) dialect.Ask {
+	a := dialect.Ask{Allowed: t.choice.Allowed, Parallel: t.parallel, Tail: tail}
+	switch t.choice.Mode {
 	case openai.ToolAuto:
 		a.Mode = dialect.ModeAuto
 	case openai.ToolRequired:
 		a.Mode = dialect.ModeRequired
 	}
-	for _, t := range req.Tools {
+	for _, t := range t.tools {
 		a.Tools = append(a.Tools, dialect.Tool{Name: t.Name, Description: t.Description, Parameters: parameters(t.Parameters), Strict: t.Strict})
 	}
 	return a

@@ -2,38 +2,30 @@ package host
 
 import (
 	"net/http"
-	"slices"
 	"time"
 
 	"thoth/host/dialect"
 	"thoth/host/openai"
+	"thoth/station/wire"
 )
 
-// streamSink writes an event stream.
+// streamSink writes the event stream of a chat completion.
 //
 // Invariants: nothing is sent before the first token or ping; each choice opens
 // with one role event and ends with one finish event; after an error event
 // nothing follows, and [DONE] follows only a whole answer.
 type streamSink struct {
-	w       http.ResponseWriter
-	rc      *http.ResponseController
-	j       *job
-	enc     *openai.Encoder
-	timeout time.Duration // of one write
-
-	buf    []byte            // events not yet written
-	opened []bool            // choices whose role event is out
-	begun  bool              // the header is out
-	told   map[string]string // our headers in it, and those left to the trailers
-	err    error             // of a write; the client is gone or does not read
+	eventWriter
+	req    *openai.ChatRequest
+	enc    *openai.Encoder
+	opened []bool // choices whose role event is out
 }
 
 var _ sink = (*streamSink)(nil)
 
-func newStreamSink(w http.ResponseWriter, j *job, timeout time.Duration) *streamSink {
-	n := j.req.Choices()
-	return &streamSink{w: w, rc: http.NewResponseController(w), j: j, timeout: timeout,
-		enc: openai.NewEncoder(j.head, j.req.IncludeUsage()), opened: make([]bool, n)}
+func newStreamSink(w http.ResponseWriter, j *job, req *openai.ChatRequest, head openai.Head, timeout time.Duration) *streamSink {
+	return &streamSink{eventWriter: newEventWriter(w, j, timeout), req: req,
+		enc: openai.NewEncoder(head, req.IncludeUsage()), opened: make([]bool, req.Choices())}
 }
 
 // open writes the choice's first event.
@@ -44,7 +36,11 @@ func (s *streamSink) open(i int) {
 	}
 }
 
-func (s *streamSink) write(i int, e dialect.Event, lp *openai.ChoiceLogprobs) {
+func (s *streamSink) write(i int, e dialect.Event, tokens []wire.TokenLogprob) {
+	var lp *openai.ChoiceLogprobs
+	if len(tokens) > 0 {
+		lp = openai.Logprobs(tokens)
+	}
 	switch e.Kind {
 	case dialect.Content:
 		s.buf = s.enc.Text(s.buf, i, e.Text, lp)
@@ -57,17 +53,17 @@ func (s *streamSink) write(i int, e dialect.Event, lp *openai.ChoiceLogprobs) {
 	}
 }
 
-func (s *streamSink) done(i int, finish string) {
+func (s *streamSink) done(i int, d *wire.Done, called bool) {
 	var g *openai.Gnosis
-	if len(s.j.ended) == len(s.opened) && !s.j.req.IncludeUsage() {
+	if s.j.left == 0 && !s.req.IncludeUsage() {
 		g = s.j.gnosis()
 	}
-	s.buf = s.enc.Finish(s.buf, i, finish, g)
+	s.buf = s.enc.Finish(s.buf, i, openai.FinishReason(d.Reason, called), g)
 }
 
 func (s *streamSink) end() {
 	defer s.trail()
-	if s.j.req.IncludeUsage() {
+	if s.req.IncludeUsage() {
 		s.buf = s.enc.Usage(s.buf, s.j.usage(), s.j.gnosis())
 	}
 	s.buf = openai.AppendDone(s.buf)
@@ -80,7 +76,7 @@ func (s *streamSink) ping() {
 }
 
 func (s *streamSink) fail(e *openai.Error) {
-	if !s.begun && len(s.buf) == 0 {
+	if s.fresh() {
 		openai.WriteError(s.w, e)
 		return
 	}
@@ -88,30 +84,3 @@ func (s *streamSink) fail(e *openai.Error) {
 	s.flush()
 	s.trail()
 }
-
-func (s *streamSink) flush() bool {
-	if len(s.buf) == 0 || s.err != nil {
-		return false
-	}
-	if !s.begun {
-		s.begun = true
-		h := s.w.Header()
-		h.Set("Content-Type", "text/event-stream; charset=utf-8")
-		h.Set("Cache-Control", "no-cache")
-		h.Set("X-Accel-Buffering", "no") // nginx would gather the tokens
-		s.told = announce(h, s.j.outcome(), !slices.Contains(s.j.outcomes, nil))
-		s.w.WriteHeader(http.StatusOK)
-	}
-	// A client that stops reading must not hold a place for ever.
-	_ = s.rc.SetWriteDeadline(time.Now().Add(s.timeout))
-	if _, s.err = s.w.Write(s.buf); s.err == nil {
-		s.err = s.rc.Flush()
-	}
-	s.buf = s.buf[:0]
-	return true
-}
-
-// trail leaves as trailers what the header could not tell.
-func (s *streamSink) trail() { trail(s.w.Header(), s.told, s.j.outcome()) }
-
-func (s *streamSink) broken() error { return s.err }

@@ -11,7 +11,6 @@ import (
 
 	"thoth/host/dialect"
 	"thoth/host/grammar/grammartest"
-	"thoth/host/openai"
 	"thoth/station/wire"
 )
 
@@ -469,8 +468,8 @@ func TestShape_KeyTellsEverythingApart(t *testing.T) {
 // sunk is a sink that takes everything.
 type sunk struct{ streamSink }
 
-func (s *sunk) open(int)                                         {}
-func (s *sunk) write(int, dialect.Event, *openai.ChoiceLogprobs) {}
+func (s *sunk) open(int)                                      {}
+func (s *sunk) write(int, dialect.Event, []wire.TokenLogprob) {}
 
 func TestChoice_PlainTextCostsNothing(t *testing.T) {
 	c := choice{out: &sunk{}}

@@ -1,0 +1,273 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"thoth/host/openai"
+	"thoth/host/prompt"
+	"thoth/liquid"
+	"thoth/station/wire"
+)
+
+// intake is a request as it arrived: what every endpoint that answers with text of
+// the model starts from.
+type intake struct {
+	body   []byte
+	limits openai.Limits // for the body, the model's vocabulary among them
+	view   *view
+	bypass bool  // of liquid memory
+	hold   *hold // of the body
+}
+
+// task is a chat in the names of no API: what an endpoint makes of its request.
+type task struct {
+	stream       bool
+	conversation prompt.Conversation
+	cache        openai.CacheControl
+
+	// What the answers must be.
+	tools    []openai.Tool
+	choice   openai.ToolChoice
+	parallel bool // more than one call in an answer
+	format   openai.Format
+
+	// How they are made. generate makes the station's request of choice i;
+	// contextLength and defaultCap bound its tokens, 0 means unknown and none.
+	choices  int
+	generate func(prompt []wire.Segment, i, contextLength, defaultCap int) *wire.GenerateRequest
+
+	// param is the endpoint's name for a parameter of the chat completions API, for
+	// errors; nil where they are the same.
+	param func(string) string
+}
+
+// job is a request on its way: one station call for each choice.
+type job struct {
+	rec  *record
+	view *view
+	body *hold // until it has a place
+
+	calls    []liquid.Request // by choice
+	promptMS float64
+	shape    shape
+	param    func(string) string // see task
+
+	place    *ticket
+	outcomes []*liquid.Outcome // by choice; nil while nothing is known
+	choices  []choice
+	ended    []*wire.Done // by choice; nil until it has ended
+	left     int          // choices that have not ended
+}
+
+// serve runs the job that prepare makes of a request: all that needs no place is
+// done there, so that everything wrong with a request is said before it waits.
+// write answers with an error of before.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, write func(http.ResponseWriter, *openai.Error),
+	prepare func(*intake) (*job, sink, *openai.Error)) {
+	h := &hold{budget: &s.bodies}
+	defer h.release()
+	in, e := s.receive(w, r, h)
+	var j *job
+	var out sink
+	if e == nil {
+		j, out, e = prepare(in)
+	}
+	if e != nil {
+		recordOf(r.Context()).err = e
+		write(w, e)
+		return
+	}
+	// The next request of the connection starts without this one's deadline.
+	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
+	if e := s.run(r.Context(), j, out); e != nil {
+		j.rec.err = e
+		out.fail(e)
+	}
+}
+
+// receive reads a request.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request, h *hold) (*intake, *openai.Error) {
+	if s.draining.Load() {
+		return nil, errDraining()
+	}
+	bypass, e := bypasses(r)
+	if e != nil {
+		return nil, e
+	}
+	body, e := s.readBody(w, r, h)
+	if e != nil {
+		return nil, e
+	}
+	in := &intake{body: body, limits: s.o.Limits, view: s.station.current(), bypass: bypass, hold: h}
+	if in.view.model != nil {
+		in.limits.Vocabulary = in.view.model.Vocabulary
+	}
+	return in, nil
+}
+
+// admits tells whether a chat with this model can be served now, and whether its
+// key may keep what it asks to be kept.
+func (s *Server) admits(ctx context.Context, v *view, model string, cache openai.CacheControl) *openai.Error {
+	if e := v.refusal(); e != nil {
+		return e
+	}
+	if !v.serves(model) {
+		return v.notFound(model)
+	}
+	return s.mayPin(ctx, cache)
+}
+
+// newChat makes the job of a chat whose preparation began at start.
+func (s *Server) newChat(ctx context.Context, in *intake, start time.Time, t *task) (*job, *openai.Error) {
+	j := s.newJob(ctx, in, t.stream, t.choices)
+	j.param = t.param
+	segments, points, e := render(in.view.template, t.conversation, s.memory.On())
+	if e != nil {
+		return nil, j.named(e)
+	}
+	if j.shape, e = s.shape(t, in.view.dialect, segments); e != nil {
+		return nil, j.named(e)
+	}
+	j.promptMS = milliseconds(time.Since(start))
+	memory := liquid.Request{Bypass: in.bypass, Scope: liquid.Scope(scopeKey(ctx), t.cache.Salt), Group: t.cache.Group, TTL: t.cache.TTL,
+		Pin: t.cache.Pin, Points: points, Explicit: t.cache.Explicit, StripsReasoning: in.view.stripsReasoning}
+	for i := range j.calls {
+		j.calls[i] = memory
+		j.calls[i].Generate = t.generate(segments, i, in.view.health.ContextLength, s.o.DefaultMaxTokens)
+		j.shape.apply(j.calls[i].Generate)
+	}
+	if s.o.LogPrompts {
+		j.rec.prompt = text(segments)
+	}
+	return j, nil
+}
+
+// newJob makes a job of n choices, whose calls are still to be filled in.
+func (s *Server) newJob(ctx context.Context, in *intake, stream bool, n int) *job {
+	rec := recordOf(ctx)
+	rec.model, rec.stream = in.view.names[0], stream
+	return &job{rec: rec, view: in.view, body: in.hold, calls: make([]liquid.Request, n), outcomes: make([]*liquid.Outcome, n),
+		ended: make([]*wire.Done, n), left: n}
+}
+
+// named gives an error the name that the job's endpoint has for its parameter.
+func (j *job) named(e *openai.Error) *openai.Error {
+	e = j.shape.named(e)
+	if j.param != nil && e.Param != nil {
+		name := j.param(*e.Param)
+		e.Param = &name
+	}
+	return e
+}
+
+// render makes the prompt of a request and words what went wrong. Where its
+// breakpoints lie costs renderings more, so that is asked for only when they
+// are of use.
+func render(t *prompt.Template, c prompt.Conversation, breakpoints bool) ([]wire.Segment, []liquid.Point, *openai.Error) {
+	var segments []wire.Segment
+	var found []prompt.Point
+	var err error
+	if breakpoints && slices.ContainsFunc(c.Messages, func(m prompt.Message) bool { return len(m.Breakpoints) > 0 }) {
+		segments, found, err = t.RenderPoints(c)
+	} else {
+		segments, err = t.Render(c)
+	}
+	var refusal *prompt.Refusal
+	var variable *prompt.VariableError
+	switch {
+	case err == nil && len(segments) > 0:
+		points := make([]liquid.Point, len(found))
+		for i, p := range found {
+			points[i] = liquid.Point(p)
+		}
+		return segments, points, nil
+	case err == nil:
+		return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "these messages make an empty prompt")
+	case errors.As(err, &refusal):
+		return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "%s", printable(refusal.Error()))
+	case errors.As(err, &variable):
+		return nil, nil, openai.NewError(openai.CodeInvalidValue, "chat_template_kwargs", "%s", printable(variable.Error()))
+	case errors.Is(err, prompt.ErrUnsafe):
+		return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "%s", err)
+	}
+	// A template that renders a plain chat and fails on this one: the request is
+	// out of the ordinary. The library's text would show the template's source.
+	return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "the model's chat template cannot render these messages")
+}
+
+// usage counts what has ended so far.
+func (j *job) usage() openai.Usage {
+	var u openai.Usage
+	for _, d := range j.ended {
+		if d != nil {
+			u.Add(d)
+		}
+	}
+	if o := j.outcome(); o != nil {
+		u.PromptDetails = openai.PromptDetails{CachedTokens: o.PrefixTokens, CacheWriteTokens: o.Written}
+	}
+	if j.view.dialect.Thinks {
+		u.CompletionDetails = new(openai.CompletionDetails)
+		for i := range j.choices {
+			u.CompletionDetails.ReasoningTokens += j.choices[i].reasoning
+		}
+	}
+	return u
+}
+
+// gnosis tells how the request went. The slowest choice gives the times.
+func (j *job) gnosis() *openai.Gnosis {
+	t := openai.Timings{PromptMS: j.promptMS, TTFTMS: milliseconds(j.rec.ttft)}
+	var queue, tokenize float64
+	for _, d := range j.ended {
+		if d == nil {
+			continue
+		}
+		queue = max(queue, d.Timings.QueueMS)
+		tokenize = max(tokenize, d.Timings.TokenizeMS)
+		t.PrefillMS = max(t.PrefillMS, d.Timings.PrefillMS)
+		t.EngineMS = max(t.EngineMS, d.Timings.EngineMS)
+		t.DecodeMS = max(t.DecodeMS, d.Timings.DecodeMS)
+		t.TokensPerSecond += d.Timings.TokensPerSecond
+	}
+	t.PrefillMS, t.EngineMS = round(t.PrefillMS), round(t.EngineMS)
+	t.QueueMS = round(milliseconds(j.rec.queue) + queue)
+	t.PromptMS = round(t.PromptMS + tokenize)
+	g := gnosisOf(j.outcome())
+	t.LoadMS = g.Timings.LoadMS
+	g.Timings, g.RequestID = t, j.rec.id
+	g.Station = &openai.Station{Build: j.view.health.Build, Backend: j.view.health.Backend.Selected}
+	return g
+}
+
+func text(segments []wire.Segment) string {
+	var b strings.Builder
+	for _, s := range segments {
+		b.WriteString(s.Text)
+	}
+	return b.String()
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// round leaves out what a float's decimal form adds to a sum of microseconds.
+func round(ms float64) float64 { return math.Round(ms*1000) / 1000 }
+
+func errDraining() *openai.Error {
+	return openai.NewError(openai.CodeDraining, "", "the server is shutting down").Retry(2 * time.Second)
+}
+
+// causeOf is why a context ended, as one of our errors.
+func causeOf(ctx context.Context) *openai.Error {
+	var own *openai.Error
+	if errors.As(context.Cause(ctx), &own) {
+		return own
+	}
+	return openai.NewError(openai.CodeCancelled, "", "the client went away")
+}
