@@ -37,11 +37,11 @@ func FuzzParser(f *testing.F) {
 			if required {
 				ask.Mode = ModeRequired
 			}
-			whole := parse(d, ask, false, text)
-			require.Equal(t, show(whole), show(parse(d, ask, false, text[:at], text[at:])), name)
+			whole := parse(d, ask, required, text)
+			require.Equal(t, show(whole), show(parse(d, ask, required, text[:at], text[at:])), name)
 			thinks := *d
 			if !d.harmony {
-				require.Equal(t, show(parse(thoughtful(&thinks), ask, false, text)), show(parse(&thinks, ask, false, text[:at], text[at:])), name)
+				require.Equal(t, show(parse(thoughtful(&thinks), ask, required, text)), show(parse(&thinks, ask, required, text[:at], text[at:])), name)
 			}
 			if required {
 				continue
