@@ -19,7 +19,7 @@
 //
 // The parsers are ollama's where they can be. Its thinking package finds the
 // reasoning, its harmony package reads gpt-oss's headers, and its model/parsers
-// read the values of formats that are not JSON. Where blocks begin and end is
+// read the values of formats that are not JSON (but olmo3's). Where blocks begin and end is
 // found here, because those parsers drop the text of a call they cannot read,
 // and end a call at a marker that stands in one of its strings. The arguments of
 // JSON formats are the model's own bytes: the client sends them back, and a
