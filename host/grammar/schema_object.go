@@ -231,7 +231,8 @@ func (w *objectWriter) next(spots []spot) Rule {
 	}
 	if pair == "" {
 		for _, s := range spots {
-			if l := &w.lines[s.line]; l.more != "" {
+			// Additional properties may have one name: they count as one.
+			if l := &w.lines[s.line]; l.more != "" && (!l.counting || s.count+1 >= l.min) {
 				alts = append(alts, []Rule{l.more, w.furthers(l, s)})
 			}
 		}
@@ -281,7 +282,7 @@ func (w *objectWriter) furthers(l *line, s spot) Rule {
 	if l.max >= 0 {
 		most = l.max - s.count - 1
 	}
-	return w.b.Repeat(pair, max(0, l.min-s.count-1), most)
+	return w.b.Repeat(pair, 0, most)
 }
 
 // oneOf is any of the sequences; a single one needs no rule of alternatives.

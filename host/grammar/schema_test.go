@@ -92,6 +92,10 @@ func TestBuilderSchema_AcceptsInstancesAndNothingElse(t *testing.T) {
 			[]string{`{}`, `{"c": 3}`, `{"a": 1, "c": 3}`, `{"b": 2, "c": 3, "d": 0, "e": 0}`, `{"b": 2, "d": 0, "c": 3}`},
 		},
 		{
+			"additional properties may have one name, so no two are counted on", `{"type": "object", "properties": {"a": {"const": 0}}, "additionalProperties": {"const": 0}, "minProperties": 2}`,
+			[]string{`{"a": 0, "b": 0}`, `{"a": 0, "b": 0, "c": 0}`}, []string{`{"a": 0}`, `{"b": 0}`, `{"b": 0, "b": 0}`},
+		},
+		{
 			"no properties at all", `{"type": "object", "maxProperties": 0}`, []string{`{}`}, []string{`{"a": 1}`},
 		},
 		{

@@ -57,15 +57,6 @@ func (v *value) equal(w *value) bool {
 	return true
 }
 
-// size counts the values inside, v included: what comparing it may cost.
-func (v *value) size() int {
-	n := 1
-	for _, item := range v.items {
-		n += item.size()
-	}
-	return n
-}
-
 // json writes the value the way the package's grammars do.
 func (v *value) json() string {
 	var out strings.Builder
