@@ -9,6 +9,10 @@
 // memory. A *record* follows a request through the middleware and ends
 // as one log line and a few metrics.
 //
+// A *key* has a name, scopes and a *quota*, which holds it to its limits; the key
+// itself is not kept. The *document* describes every route by OpenAPI: a route
+// without its place in it fails a test.
+//
 // A chat request: body read under limits (an [intake]), decoded and validated
 // (package openai), the view asked for the model, what it means written down in the
 // names of no API (a [task]), the prompt rendered (package prompt), its [shape] made

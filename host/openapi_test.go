@@ -121,6 +121,33 @@ func TestOpenAPI_AnswersAreWhatItSays(t *testing.T) {
 	}
 }
 
+// TestOpenAPI_ScopesAreWhatItSays asks for each operation with every kind of key:
+// a route that is added without its scope is found here.
+func TestOpenAPI_ScopesAreWhatItSays(t *testing.T) {
+	h := newHost(t, newFakeStation(t), limited)
+	status := func(method, path, key string) int {
+		var auth []string
+		if key != "" {
+			auth = []string{"Authorization", "Bearer " + key}
+		}
+		return h.do(method, strings.Replace(path, "{model}", model, 1), "{}", auth...).status
+	}
+	for path, item := range readDocument(t, h, "Authorization", "Bearer k-free").Paths.Map() {
+		for method, o := range item.Operations() {
+			scope, name := o.Extensions["x-scope"], method+" "+path
+			if o.Security == nil {
+				require.Equal(t, 200, status(method, path, ""), name)
+				continue
+			}
+			require.Equal(t, 401, status(method, path, ""), name)
+			require.Equal(t, 401, status(method, path, "wrong"), name)
+			require.Equal(t, scope == "inference", status(method, path, "k-boss") == 403, "%s with a key for admin", name)
+			require.Equal(t, scope == "admin", status(method, path, "k-free") == 403, "%s with a key for inference", name)
+			require.Equal(t, scope == "inference", method == "POST", "%s: what is posted asks the model", name)
+		}
+	}
+}
+
 func TestOpenAPI_ErrorsAreDescribedByTheirCodes(t *testing.T) {
 	doc := readDocument(t, newHost(t, newFakeStation(t)))
 	codes := doc.Components.Schemas["ErrorObject"].Value.Properties["code"].Value.Enum
