@@ -29,9 +29,18 @@ type CacheControl struct {
 	Pin      bool          // not evicted at all, within the station's limits
 }
 
-// Cache sums up a validated request's cache parameters. A request has one
-// lifetime: the longest that it asks for.
-func (r *ChatRequest) Cache() CacheControl {
+// Caching are the parameters about the reuse of a prompt. CacheSalt is an
+// extension.
+type Caching struct {
+	PromptCacheKey       *string       `json:"prompt_cache_key"`
+	PromptCacheOptions   *CacheOptions `json:"prompt_cache_options"`
+	PromptCacheRetention *string       `json:"prompt_cache_retention"`
+	CacheSalt            *string       `json:"cache_salt"`
+}
+
+// Cache sums up validated cache parameters. A request has one lifetime: the
+// longest that it asks for.
+func (r *Caching) Cache() CacheControl {
 	c := CacheControl{Group: text(r.PromptCacheKey), Salt: text(r.CacheSalt)}
 	if r.PromptCacheRetention != nil && *r.PromptCacheRetention == retention24h {
 		c.TTL = 24 * time.Hour
@@ -41,6 +50,12 @@ func (r *ChatRequest) Cache() CacheControl {
 		c.Pin = o.Pin
 		c.TTL = max(c.TTL, lifetime(o.TTL))
 	}
+	return c
+}
+
+// Cache sums up the cache parameters and the breakpoints of the messages.
+func (r *ChatRequest) Cache() CacheControl {
+	c := r.Caching.Cache()
 	for i := range r.Messages {
 		c.TTL = max(c.TTL, r.Messages[i].Content.ttl)
 	}
@@ -74,7 +89,7 @@ type CacheBreakpoint struct {
 	Unknown jsontext.Value `json:",embed"`
 }
 
-func (r *ChatRequest) validateCache(Limits) *Error {
+func (r *Caching) validate() *Error {
 	if n := len(text(r.PromptCacheKey)); n > maxCacheKey {
 		return NewError(CodeInvalidValue, "prompt_cache_key", "prompt_cache_key has %d bytes: at most %d are allowed", n, maxCacheKey)
 	}
@@ -93,6 +108,13 @@ func (r *ChatRequest) validateCache(Limits) *Error {
 		if o := r.PromptCacheOptions; o != nil && o.TTL != nil {
 			return NewError(CodeInvalidValue, "prompt_cache_retention", "prompt_cache_retention and prompt_cache_options.ttl both say how long to keep: give one of them")
 		}
+	}
+	return nil
+}
+
+func (r *ChatRequest) validateCache(Limits) *Error {
+	if err := r.Caching.validate(); err != nil {
+		return err
 	}
 	marked := 0
 	for i := range r.Messages {

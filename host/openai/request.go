@@ -15,16 +15,7 @@ type ChatRequest struct {
 	MaxCompletionTokens *Int `json:"max_completion_tokens"`
 	Stop                Stop `json:"stop"`
 
-	// Sampling. TopK, MinP and RepeatPenalty are common extensions.
-	Temperature      *float64           `json:"temperature"`
-	TopP             *float64           `json:"top_p"`
-	TopK             *Int               `json:"top_k"`
-	MinP             *float64           `json:"min_p"`
-	RepeatPenalty    *float64           `json:"repeat_penalty"`
-	FrequencyPenalty *float64           `json:"frequency_penalty"`
-	PresencePenalty  *float64           `json:"presence_penalty"`
-	LogitBias        map[string]float64 `json:"logit_bias"`
-	Seed             *Int               `json:"seed"`
+	Sampling
 
 	// What comes back.
 	N             *Int           `json:"n"`
@@ -56,12 +47,9 @@ type ChatRequest struct {
 	ChatTemplateKwargs jsontext.Value `json:"chat_template_kwargs"`
 	ReasoningEffort    *string        `json:"reasoning_effort"`
 
-	// Reuse of the prompt; [ChatRequest.Cache] sums them up with the breakpoints
-	// of the messages. CacheSalt is an extension.
-	PromptCacheKey       *string       `json:"prompt_cache_key"`
-	PromptCacheOptions   *CacheOptions `json:"prompt_cache_options"`
-	PromptCacheRetention *string       `json:"prompt_cache_retention"`
-	CacheSalt            *string       `json:"cache_salt"`
+	// Reuse of the prompt; [ChatRequest.Cache] sums it up with the breakpoints of
+	// the messages.
+	Caching
 
 	// Known, and allowed only in the form that asks for nothing.
 	Functions    jsontext.Value `json:"functions"`

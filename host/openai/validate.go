@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"math"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,6 +13,7 @@ type Limits struct {
 	Choices    int // most choices (n); default 16
 	Stops      int // most stop strings; default 16 (OpenAI: 4; the station's own limit is 16)
 	StopBytes  int // longest stop string in bytes; default 1024
+	Answers    int // most answers of a completion, prompts times best_of; default 64
 	LogitBias  int // most logit_bias entries; default 1024
 	Tools      int // most tools; default 128, OpenAI's limit
 	Vocabulary int // token ids are below it; 0: not known, not checked
@@ -25,7 +24,7 @@ func (l Limits) WithDefaults() Limits {
 	for _, f := range []struct {
 		v *int
 		d int
-	}{{&l.Depth, maxDepth}, {&l.Messages, 4096}, {&l.Choices, 16}, {&l.Stops, 16}, {&l.StopBytes, 1024}, {&l.LogitBias, 1024}, {&l.Tools, 128}} {
+	}{{&l.Depth, maxDepth}, {&l.Messages, 4096}, {&l.Choices, 16}, {&l.Stops, 16}, {&l.StopBytes, 1024}, {&l.Answers, 64}, {&l.LogitBias, 1024}, {&l.Tools, 128}} {
 		if *f.v == 0 {
 			*f.v = f.d
 		}
@@ -41,7 +40,7 @@ func (r *ChatRequest) validate(l Limits) *Error {
 	if r.Model == nil || *r.Model == "" {
 		return NewError(CodeMissing, "model", "model is missing: give the name of a served model (GET /v1/models lists them)")
 	}
-	checks := []func(Limits) *Error{r.validateMessages, r.validateLength, r.validateSampling, r.validateOutput, r.validateCache, r.validateTools, r.validateFormat, r.validateRefused}
+	checks := []func(Limits) *Error{r.validateMessages, r.validateLength, r.Sampling.validate, r.validateOutput, r.validateCache, r.validateTools, r.validateFormat, r.validateRefused}
 	for _, check := range checks {
 		if err := check(l); err != nil {
 			return err
@@ -84,68 +83,7 @@ func (r *ChatRequest) validateLength(l Limits) *Error {
 	if r.MaxTokens != nil && r.MaxCompletionTokens != nil && *r.MaxTokens != *r.MaxCompletionTokens {
 		return NewError(CodeInvalidValue, "max_tokens", "max_tokens (%d) and max_completion_tokens (%d) differ: give one of them", *r.MaxTokens, *r.MaxCompletionTokens)
 	}
-	if len(r.Stop) > l.Stops {
-		return NewError(CodeInvalidValue, "stop", "stop has %d strings: at most %d are allowed", len(r.Stop), l.Stops)
-	}
-	for _, s := range r.Stop {
-		switch {
-		case s == "":
-			return NewError(CodeInvalidValue, "stop", "stop has an empty string")
-		case len(s) > l.StopBytes:
-			return NewError(CodeInvalidValue, "stop", "stop has a string of %d bytes: at most %d are allowed", len(s), l.StopBytes)
-		}
-	}
-	return nil
-}
-
-func (r *ChatRequest) validateSampling(l Limits) *Error {
-	for _, f := range []struct {
-		name   string
-		v      *float64
-		lo, hi float64
-		open   bool // lo itself is not allowed
-	}{
-		{"temperature", r.Temperature, 0, 2, false},
-		{"top_p", r.TopP, 0, 1, false},
-		{"min_p", r.MinP, 0, 1, false},
-		{"repeat_penalty", r.RepeatPenalty, 0, 2, true},
-		{"frequency_penalty", r.FrequencyPenalty, -2, 2, false},
-		{"presence_penalty", r.PresencePenalty, -2, 2, false},
-	} {
-		if f.v == nil {
-			continue
-		}
-		if *f.v < f.lo || *f.v > f.hi || (f.open && *f.v == f.lo) {
-			word := "between"
-			if f.open {
-				word = "above"
-				return NewError(CodeInvalidValue, f.name, "%s is %g: it must be %s %g and at most %g", f.name, *f.v, word, f.lo, f.hi)
-			}
-			return NewError(CodeInvalidValue, f.name, "%s is %g: it must be %s %g and %g", f.name, *f.v, word, f.lo, f.hi)
-		}
-	}
-	if r.TopK != nil && (*r.TopK < 0 || *r.TopK > math.MaxInt32) {
-		return NewError(CodeInvalidValue, "top_k", "top_k is %d: it must be 0 (off) or a positive number of tokens", *r.TopK)
-	}
-	return r.validateBias(l)
-}
-
-func (r *ChatRequest) validateBias(l Limits) *Error {
-	if len(r.LogitBias) > l.LogitBias {
-		return NewError(CodeInvalidValue, "logit_bias", "logit_bias has %d entries: at most %d are allowed", len(r.LogitBias), l.LogitBias)
-	}
-	for k, v := range r.LogitBias {
-		id, err := strconv.ParseInt(k, 10, 32)
-		switch {
-		case err != nil || id < 0:
-			return NewError(CodeInvalidValue, "logit_bias", "logit_bias has the key %q: keys are token ids written as strings", clip(k))
-		case l.Vocabulary > 0 && id >= int64(l.Vocabulary):
-			return NewError(CodeInvalidValue, "logit_bias", "logit_bias names token %d: this model's ids run from 0 to %d", id, l.Vocabulary-1)
-		case v < -100 || v > 100:
-			return NewError(CodeInvalidValue, "logit_bias", "logit_bias of token %d is %g: it must be between -100 and 100", id, v)
-		}
-	}
-	return nil
+	return r.Stop.validate(l)
 }
 
 func (r *ChatRequest) validateOutput(l Limits) *Error {
