@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,7 +93,7 @@ func (s *server) otherTemplate(t *testing.T, template string) *server {
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
 		FlushInterval: -1,
-		ErrorLog:      log.New(os.Stderr, "PROXY ", 0),
+		ErrorLog:      log.New(io.Discard, "", 0), // of requests that the host gave up
 		ModifyResponse: func(r *http.Response) error {
 			if r.Request.URL.Path != wire.RouteModel || r.StatusCode != http.StatusOK {
 				return nil
