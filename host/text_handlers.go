@@ -13,113 +13,86 @@ import (
 
 // tokenize is POST /tokenize.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
-	h := &hold{budget: &s.bodies}
-	defer h.release() // the body counts until the station has read it
-	body, v, limits, e := s.readText(w, r, h)
-	if e != nil {
-		fail(w, r, e)
-		return
-	}
-	req, e := openai.DecodeTokenize(body, limits)
-	if e == nil {
-		e = v.mayAsk(req.Model)
-	}
-	if e != nil {
-		fail(w, r, e)
-		return
-	}
-	ctx, done := s.stationCall(r.Context())
-	defer done()
-	q := req.Wire()
-	got, err := s.o.Station.Tokenize(ctx, q)
-	if err != nil {
-		fail(w, r, s.textError(ctx, err, req.Param))
-		return
-	}
-	writeJSON(w, http.StatusOK, openai.NewTokenList(got, q.Pieces))
+	s.answer(w, r, func(ctx context.Context, in *intake) (any, *openai.Error) {
+		req, e := openai.DecodeTokenize(in.body, in.limits)
+		if e == nil {
+			e = in.view.mayAsk(req.Model)
+		}
+		if e != nil {
+			return nil, e
+		}
+		q := req.Wire()
+		got, err := s.o.Station.Tokenize(ctx, q)
+		if err != nil {
+			return nil, s.textError(ctx, err, req.Param)
+		}
+		return openai.NewTokenList(got, q.Pieces), nil
+	})
 }
 
 // detokenize is POST /detokenize.
 func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
-	h := &hold{budget: &s.bodies}
-	defer h.release()
-	body, v, limits, e := s.readText(w, r, h)
-	if e != nil {
-		fail(w, r, e)
-		return
-	}
-	req, e := openai.DecodeDetokenize(body, limits)
-	if e == nil {
-		e = v.mayAsk(req.Model)
-	}
-	if e != nil {
-		fail(w, r, e)
-		return
-	}
-	ctx, done := s.stationCall(r.Context())
-	defer done()
-	got, err := s.o.Station.Detokenize(ctx, req.Wire())
-	if err != nil {
-		fail(w, r, s.textError(ctx, err, "tokens"))
-		return
-	}
-	writeJSON(w, http.StatusOK, openai.Detokenized{Content: got.Text})
+	s.answer(w, r, func(ctx context.Context, in *intake) (any, *openai.Error) {
+		req, e := openai.DecodeDetokenize(in.body, in.limits)
+		if e == nil {
+			e = in.view.mayAsk(req.Model)
+		}
+		if e != nil {
+			return nil, e
+		}
+		got, err := s.o.Station.Detokenize(ctx, req.Wire())
+		if err != nil {
+			return nil, s.textError(ctx, err, "tokens")
+		}
+		return openai.Detokenized{Content: got.Text}, nil
+	})
 }
 
 // applyTemplate is POST /apply-template: the text that a chat with this body
 // would send, and nothing else of it.
 func (s *Server) applyTemplate(w http.ResponseWriter, r *http.Request) {
-	h := &hold{budget: &s.bodies}
-	defer h.release()
-	body, v, limits, e := s.readText(w, r, h)
-	if e != nil {
-		fail(w, r, e)
-		return
-	}
-	model := "-"
-	if len(v.names) > 0 {
-		model = v.names[0]
-	}
-	req, e := openai.DecodeTemplate(body, limits, model)
-	if e == nil {
-		e = v.refusal()
-	}
-	if e == nil {
-		e = v.mayAsk(req.Model)
-	}
-	if e != nil {
-		fail(w, r, e)
-		return
-	}
-	c, e := v.conversation(req)
-	if e != nil {
-		fail(w, r, e)
-		return
-	}
-	prompt, _, e := render(v.template, c, false)
-	if e != nil {
-		fail(w, r, e)
-		return
-	}
-	writeJSON(w, http.StatusOK, openai.AppliedTemplate{Prompt: text(prompt)})
+	s.answer(w, r, func(ctx context.Context, in *intake) (any, *openai.Error) {
+		model := "-"
+		if len(in.view.names) > 0 {
+			model = in.view.names[0]
+		}
+		req, e := openai.DecodeTemplate(in.body, in.limits, model)
+		if e == nil {
+			e = s.admits(ctx, in.view, *req.Model, req.Cache())
+		}
+		if e != nil {
+			return nil, e
+		}
+		c, e := in.view.conversation(req)
+		if e != nil {
+			return nil, e
+		}
+		prompt, _, e := render(in.view.template, c, false)
+		if e != nil {
+			return nil, e
+		}
+		return openai.AppliedTemplate{Prompt: text(prompt)}, nil
+	})
 }
 
-// readText is the start of a request about text: its body, what is known of the
-// station, and the limits for the body.
-func (s *Server) readText(w http.ResponseWriter, r *http.Request, h *hold) ([]byte, *view, openai.Limits, *openai.Error) {
-	if s.draining.Load() {
-		return nil, nil, openai.Limits{}, errDraining()
-	}
-	body, e := s.readBody(w, r, h)
+// answer is a request that needs no place: reply makes its answer at once. Its
+// body counts until then.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, reply func(context.Context, *intake) (any, *openai.Error)) {
+	h := &hold{budget: &s.bodies}
+	defer h.release()
+	in, e := s.receive(w, r, h)
 	if e != nil {
-		return nil, nil, openai.Limits{}, e
+		fail(w, r, e)
+		return
 	}
-	v := s.station.current()
-	limits := s.o.Limits
-	if v.model != nil {
-		limits.Vocabulary = v.model.Vocabulary
+	ctx, done := s.stationCall(r.Context())
+	defer done()
+	v, e := reply(ctx, in)
+	if e != nil {
+		fail(w, r, e)
+		return
 	}
-	return body, v, limits, nil
+	writeJSON(w, http.StatusOK, v)
 }
 
 // mayAsk is the answer to a request that needs a model, and no template; nil
