@@ -1,6 +1,8 @@
 package host
 
 import (
+	"maps"
+
 	"thoth/host/openai"
 	"thoth/host/openapi"
 	"thoth/liquid"
@@ -39,43 +41,31 @@ var jsonSchema = schema{"type": "object", "description": "A JSON Schema of an ob
 var identifier = schema{"type": "string", "pattern": `^[a-zA-Z0-9_-]{1,64}$`}
 
 func (s *Server) types(modelName schema) []openapi.Type {
-	l := s.o.Limits
+	l := bounds{s.o.Limits}
 	tool := schema{"type": "object", "required": []string{"type", "function"}, "properties": schema{"type": oneOf("function"),
 		"function": schema{"type": "object", "required": []string{"name"}, "properties": schema{
 			"name": identifier, "description": schema{"type": "string"}, "parameters": jsonSchema, "strict": schema{"type": []string{"boolean", "null"}}}}}}
 	named := schema{"type": "object", "required": []string{"type", "function"}, "properties": schema{"type": oneOf("function"),
 		"function": schema{"type": "object", "required": []string{"name"}, "properties": schema{"name": identifier}}}}
-	chat := map[string]schema{
-		"model":                  modelName,
-		"messages":               {"minItems": 1, "maxItems": l.Messages},
-		"max_tokens":             {"minimum": 1},
-		"max_completion_tokens":  {"minimum": 1},
-		"stop":                   {"anyOf": []schema{{"type": "string", "minLength": 1}, {"type": "array", "maxItems": l.Stops, "items": schema{"type": "string", "minLength": 1}}, {"type": "null"}}},
-		"temperature":            between(0, 2),
-		"top_p":                  between(0, 1),
-		"top_k":                  {"minimum": 0, "maximum": 1<<31 - 1},
-		"min_p":                  between(0, 1),
-		"repeat_penalty":         {"exclusiveMinimum": 0, "maximum": 2},
-		"frequency_penalty":      between(-2, 2),
-		"presence_penalty":       between(-2, 2),
-		"logit_bias":             {"propertyNames": schema{"pattern": "^[0-9]{1,9}$"}, "additionalProperties": schema{"type": "number", "minimum": -100, "maximum": 100}, "maxProperties": l.LogitBias},
-		"seed":                   {"minimum": -(1 << 63), "maximum": uint64(1<<63 - 1)},
-		"n":                      {"minimum": 1, "maximum": l.Choices},
-		"top_logprobs":           {"minimum": 0, "maximum": 20, "description": "Needs logprobs to be true."},
-		"ignore_eos":             note("Goes on past the end of the turn: for benchmarks."),
-		"tools":                  {"type": "array", "maxItems": l.Tools, "items": tool},
-		"tool_choice":            {"anyOf": []schema{oneOf("none", "auto", "required"), named}},
-		"response_format":        responseFormat,
-		"grammar":                note("GBNF that the whole answer follows."),
-		"guided_json":            jsonSchema,
-		"guided_choice":          {"minItems": 1, "maxItems": 1000},
-		"guided_regex":           {"minLength": 1},
-		"chat_template_kwargs":   {"type": "object", "description": "Variables of the chat template."},
-		"reasoning_effort":       oneOf("none", "minimal", "low", "medium", "high", "xhigh"),
-		"prompt_cache_key":       {"maxLength": 64},
-		"cache_salt":             {"minLength": 1, "maxLength": 256},
-		"prompt_cache_retention": oneOf("in_memory", "24h"),
-	}
+	chat := fields(l.sampling(), caching, map[string]schema{
+		"model":                 modelName,
+		"messages":              {"minItems": 1, "maxItems": l.Messages},
+		"max_tokens":            {"minimum": 1},
+		"max_completion_tokens": {"minimum": 1},
+		"stop":                  l.stop(),
+		"n":                     {"minimum": 1, "maximum": l.Choices},
+		"top_logprobs":          {"minimum": 0, "maximum": 20, "description": "Needs logprobs to be true."},
+		"ignore_eos":            note("Goes on past the end of the turn: for benchmarks."),
+		"tools":                 {"type": "array", "maxItems": l.Tools, "items": tool},
+		"tool_choice":           {"anyOf": []schema{oneOf("none", "auto", "required"), named}},
+		"response_format":       responseFormat,
+		"grammar":               note("GBNF that the whole answer follows."),
+		"guided_json":           jsonSchema,
+		"guided_choice":         {"minItems": 1, "maxItems": 1000},
+		"guided_regex":          {"minLength": 1},
+		"chat_template_kwargs":  {"type": "object", "description": "Variables of the chat template."},
+		"reasoning_effort":      oneOf("none", "minimal", "low", "medium", "high", "xhigh"),
+	})
 	example := map[string]any{"messages": []any{map[string]string{"role": "user", "content": "Say hi"}}, "max_tokens": 8}
 	if enum, ok := modelName["enum"].([]string); ok {
 		example["model"] = enum[0]
@@ -110,6 +100,44 @@ func (s *Server) types(modelName schema) []openapi.Type {
 		{Of: openai.Station{}, Name: "AnsweredBy"},
 		{Of: liquid.Shortfall{}, Name: "LiquidShortfall"},
 	}
+}
+
+// bounds say what of the limits of requests belongs into the document.
+type bounds struct{ openai.Limits }
+
+// sampling are the parameters by which the next token is chosen.
+func (l bounds) sampling() map[string]schema {
+	return map[string]schema{
+		"temperature":       between(0, 2),
+		"top_p":             between(0, 1),
+		"top_k":             {"minimum": 0, "maximum": 1<<31 - 1},
+		"min_p":             between(0, 1),
+		"repeat_penalty":    {"exclusiveMinimum": 0, "maximum": 2},
+		"frequency_penalty": between(-2, 2),
+		"presence_penalty":  between(-2, 2),
+		"logit_bias":        {"propertyNames": schema{"pattern": "^[0-9]{1,9}$"}, "additionalProperties": schema{"type": "number", "minimum": -100, "maximum": 100}, "maxProperties": l.LogitBias},
+		"seed":              {"minimum": -(1 << 63), "maximum": uint64(1<<63 - 1)},
+	}
+}
+
+func (l bounds) stop() schema {
+	return schema{"anyOf": []schema{{"type": "string", "minLength": 1}, {"type": "array", "maxItems": l.Stops, "items": schema{"type": "string", "minLength": 1}}, {"type": "null"}}}
+}
+
+// caching are the parameters about the reuse of prompts.
+var caching = map[string]schema{
+	"prompt_cache_key":       {"maxLength": 64},
+	"cache_salt":             {"minLength": 1, "maxLength": 256},
+	"prompt_cache_retention": oneOf("in_memory", "24h"),
+}
+
+// fields puts parts of a request together.
+func fields(parts ...map[string]schema) map[string]schema {
+	all := map[string]schema{}
+	for _, p := range parts {
+		maps.Copy(all, p)
+	}
+	return all
 }
 
 // only is a body with exactly this one of the names of a text.
