@@ -21,7 +21,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 var (
-	randomID   = regexp.MustCompile(`chatcmpl-\w+`)
+	randomID   = regexp.MustCompile(`(chatcmpl|cmpl)-\w{26}`)
 	callID     = regexp.MustCompile(`call_\w{24}`)
 	created    = regexp.MustCompile(`"created":\d+`)
 	gnosisPart = regexp.MustCompile(`"_gnosis":\{.*?"request_id":"[^"]*"\}`)
@@ -29,7 +29,7 @@ var (
 
 // steady replaces what differs from run to run.
 func steady(raw string) string {
-	raw = randomID.ReplaceAllString(raw, "chatcmpl-ID")
+	raw = randomID.ReplaceAllString(raw, "$1-ID")
 	raw = created.ReplaceAllString(raw, `"created":1`)
 	raw = gnosisPart.ReplaceAllString(raw, `"_gnosis":{}`)
 	ids := map[string]string{}

@@ -53,6 +53,12 @@ type job struct {
 	view *view
 	body *hold // until it has a place
 
+	// prompts is the number of prompts, each with as many choices, one prompt's after
+	// the other's. before goes ahead of a prompt's choices, nil for nothing; it also
+	// ends those that have nothing to generate.
+	prompts int
+	before  func(ctx context.Context, prompt int, send func(event) bool) error
+
 	calls    []liquid.Request // by choice
 	promptMS float64
 	shape    shape
@@ -152,7 +158,7 @@ func (s *Server) newChat(ctx context.Context, in *intake, start time.Time, t *ta
 func (s *Server) newJob(ctx context.Context, in *intake, stream bool, n int) *job {
 	rec := recordOf(ctx)
 	rec.model, rec.stream = in.view.names[0], stream
-	return &job{rec: rec, view: in.view, body: in.hold, calls: make([]liquid.Request, n), outcomes: make([]*liquid.Outcome, n),
+	return &job{rec: rec, view: in.view, body: in.hold, prompts: 1, calls: make([]liquid.Request, n), outcomes: make([]*liquid.Outcome, n),
 		ended: make([]*wire.Done, n), left: n}
 }
 
@@ -201,18 +207,27 @@ func render(t *prompt.Template, c prompt.Conversation, breakpoints bool) ([]wire
 	return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "the model's chat template cannot render these messages")
 }
 
-// usage counts what has ended so far.
+// usage counts what has ended so far. A prompt counts once, whatever the number of
+// its choices.
 func (j *job) usage() openai.Usage {
 	var u openai.Usage
-	for _, d := range j.ended {
-		if d != nil {
-			u.Add(d)
+	each := len(j.calls) / j.prompts
+	for p := range j.prompts {
+		var one openai.Usage
+		for _, d := range j.ended[p*each : (p+1)*each] {
+			if d != nil {
+				one.Add(d)
+			}
+		}
+		u.PromptTokens += one.PromptTokens
+		u.CompletionTokens += one.CompletionTokens
+		if o := together(j.outcomes[p*each : (p+1)*each]); o != nil {
+			u.PromptDetails.CachedTokens += o.PrefixTokens
+			u.PromptDetails.CacheWriteTokens += o.Written
 		}
 	}
-	if o := j.outcome(); o != nil {
-		u.PromptDetails = openai.PromptDetails{CachedTokens: o.PrefixTokens, CacheWriteTokens: o.Written}
-	}
-	if j.view.dialect.Thinks {
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	if j.view.dialect != nil && j.view.dialect.Thinks {
 		u.CompletionDetails = new(openai.CompletionDetails)
 		for i := range j.choices {
 			u.CompletionDetails.ReasoningTokens += j.choices[i].reasoning

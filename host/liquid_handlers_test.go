@@ -31,6 +31,8 @@ type storeStation struct {
 	load     wire.KVLoadResponse // its session, and what is staged, apart
 	refusal  *wire.Error         // of every /kv-session call, when set
 	sessions map[string]int      // tokens, by id
+	staged   []int32             // by the last call
+	special  map[string]bool     // texts that are one token, where they may be
 	loads    []wire.KVLoadRequest
 	saves    []wire.KVSaveRequest
 	deleted  []wire.KVDeleteRequest // that named more than a session
@@ -62,7 +64,19 @@ func bytesOf(p wire.Prompt) (tokens []int32) {
 			tokens = append(tokens, int32(b))
 		}
 	}
-	return tokens
+	return append(tokens, p.Tokens...)
+}
+
+// tokens are those of a prompt's bytes, but for the special ones.
+func (f *storeStation) tokens(p wire.Prompt) (tokens []int32) {
+	for _, s := range p.Segments {
+		if s.Special && f.special[s.Text] {
+			tokens = append(tokens, 999)
+			continue
+		}
+		tokens = append(tokens, bytesOf(wire.Prompt{Segments: []wire.Segment{s}})...)
+	}
+	return append(tokens, p.Tokens...)
 }
 
 func (f *storeStation) serve(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +91,7 @@ func (f *storeStation) serve(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(wire.HeaderSessionID)
 	switch r.URL.Path {
 	case wire.RouteTokenize:
-		answer(wire.TokenizeResponse{Tokens: bytesOf(read[wire.TokenizeRequest](f, r).Prompt)})
+		answer(wire.TokenizeResponse{Tokens: f.tokens(read[wire.TokenizeRequest](f, r).Prompt)})
 	case wire.RouteDetokenize:
 		text := ""
 		for _, token := range read[wire.DetokenizeRequest](f, r).Tokens {
@@ -87,12 +101,23 @@ func (f *storeStation) serve(w http.ResponseWriter, r *http.Request) {
 	case wire.RouteEmbed:
 		tokens := bytesOf(read[wire.EmbedRequest](f, r).Prompt)
 		id := fmt.Sprintf("s-%d", len(f.sessions))
-		f.sessions[id] = len(tokens)
+		f.sessions[id], f.staged = len(tokens), tokens
 		answer(wire.EmbedResponse{Session: id, Tokens: tokens, Staged: len(tokens)})
 	case wire.RouteForward:
 		q := read[wire.ForwardRequest](f, r)
 		n := f.sessions[q.Session]
 		done := &wire.ForwardResponse{Session: q.Session, Position: n, Evaluated: n - f.load.Position}
+		for i, token := range f.staged {
+			if !q.Logprobs {
+				break
+			}
+			lp := wire.TokenLogprob{ID: token, Bytes: []byte{byte(token)}}
+			if i > 0 {
+				lp.Logprob = -0.5
+				lp.Top = []wire.TokenLogprob{{ID: 'x', Bytes: []byte("x"), Logprob: -0.25}}[:min(1, q.TopLogprobs)]
+			}
+			done.Logprobs = append(done.Logprobs, lp)
+		}
 		if !q.Stream {
 			answer(done)
 			return

@@ -42,9 +42,11 @@ func bypasses(r *http.Request) (bool, *openai.Error) {
 }
 
 // outcome is that of all choices of which something is known; nil for none.
-func (j *job) outcome() *liquid.Outcome {
+func (j *job) outcome() *liquid.Outcome { return together(j.outcomes) }
+
+func together(outcomes []*liquid.Outcome) *liquid.Outcome {
 	var all *liquid.Outcome
-	for _, o := range j.outcomes {
+	for _, o := range outcomes {
 		switch {
 		case o == nil:
 		case all == nil:

@@ -77,6 +77,7 @@ var answersOf = []struct{ method, path, body string }{
 	{"GET", "/openapi.json", ""}, {"GET", "/liquid", ""}, {"DELETE", "/liquid", ""}, {"DELETE", "/liquid?all=true", ""},
 	{"POST", "/v1/chat/completions", body()}, {"POST", "/v1/chat/completions", body(`"n":2,"logprobs":true,"top_logprobs":1`)},
 	{"POST", "/v1/chat/completions", body(`"stream":true`)}, {"POST", "/v1/chat/completions", "{}"},
+	{"POST", "/v1/completions", `{"model":"` + model + `","prompt":"a","logprobs":1}`}, {"POST", "/v1/completions", `{"model":"` + model + `","prompt":["a","b"],"stream":true}`}, {"POST", "/v1/completions", "{}"},
 	{"POST", "/tokenize", `{"content":"a"}`}, {"POST", "/tokenize", `{"content":"a","with_pieces":true}`}, {"POST", "/tokenize", `[]`},
 	{"POST", "/detokenize", `{"tokens":[1]}`}, {"POST", "/detokenize", `{"tokens":1}`},
 	{"POST", "/apply-template", `{"messages":[{"role":"user","content":"x"}]}`}, {"POST", "/apply-template", `{`},

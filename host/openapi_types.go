@@ -70,7 +70,7 @@ func (s *Server) types(modelName schema) []openapi.Type {
 	if enum, ok := modelName["enum"].([]string); ok {
 		example["model"] = enum[0]
 	}
-	return []openapi.Type{
+	return append([]openapi.Type{
 		{Of: openai.ChatRequest{}, Required: []string{"model", "messages"}, Fields: chat, Hidden: refusedFields, Example: example},
 		{Of: templateRequest{}, Name: "TemplateRequest", Required: []string{"messages"}, Fields: chat, Hidden: refusedFields, Example: example},
 		{Of: openai.Message{}, Required: []string{"role"}, Fields: map[string]schema{"role": oneOf("system", "developer", "user", "assistant", "tool")},
@@ -99,7 +99,7 @@ func (s *Server) types(modelName schema) []openapi.Type {
 		{Of: wire.Backend{}, Name: "StationBackend"},
 		{Of: openai.Station{}, Name: "AnsweredBy"},
 		{Of: liquid.Shortfall{}, Name: "LiquidShortfall"},
-	}
+	}, s.completionTypes(modelName)...)
 }
 
 // bounds say what of the limits of requests belongs into the document.

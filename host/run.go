@@ -32,6 +32,17 @@ type event struct {
 	frame   *wire.Frame
 	err     error
 	outcome *liquid.Outcome // what is known of it by now
+	tell    func()          // instead of a frame: to be called in the sink's goroutine
+}
+
+// sent hands an event over, unless ctx ended.
+func sent(ctx context.Context, events chan<- event, e event) bool {
+	select {
+	case events <- e:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // run waits for a place, calls the station once per choice and feeds the sink.
@@ -57,10 +68,31 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer cancel(nil) // before the wait, or it would never end
-	for i := range j.calls {
-		q := &j.calls[i]
-		q.Generate.Progress = true // a sign of life during a long prefill
-		calls.Go(func() { s.call(ctx, i, q, events) })
+	each := n / j.prompts
+	for p := range j.prompts {
+		generate := func() {
+			for i := p * each; i < (p+1)*each; i++ {
+				if q := &j.calls[i]; q.Generate != nil {
+					q.Generate.Progress = true // a sign of life during a long prefill
+					calls.Go(func() { s.call(ctx, i, q, events) })
+				}
+			}
+		}
+		if j.before == nil {
+			generate()
+			continue
+		}
+		calls.Go(func() {
+			send := func(e event) bool {
+				e.choice += p * each
+				return sent(ctx, events, e)
+			}
+			if err := j.before(ctx, p, send); err != nil {
+				send(event{err: err})
+				return
+			}
+			generate()
+		})
 	}
 	e := s.feed(ctx, j, events, ping, out)
 	if e != nil && e.Code == openai.CodeUnavailable {
@@ -96,17 +128,9 @@ func (s *Server) wait(ctx context.Context, j *job, ping *pulse, out sink) *opena
 // call runs one choice at the station. It ends with an error event or a done
 // frame, unless ctx ended.
 func (s *Server) call(ctx context.Context, choice int, q *liquid.Request, events chan<- event) {
-	send := func(e event) bool {
-		select {
-		case events <- e:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
 	stream, err := s.memory.Open(ctx, q)
 	if err != nil {
-		send(event{choice: choice, err: err})
+		sent(ctx, events, event{choice: choice, err: err})
 		return
 	}
 	defer stream.Close()
@@ -115,7 +139,7 @@ func (s *Server) call(ctx context.Context, choice int, q *liquid.Request, events
 		if err == io.EOF {
 			return
 		}
-		if !send(event{choice, f, err, stream.Outcome()}) || err != nil {
+		if !sent(ctx, events, event{choice: choice, frame: f, err: err, outcome: stream.Outcome()}) || err != nil {
 			return
 		}
 	}
@@ -163,6 +187,11 @@ func (s *Server) feed(ctx context.Context, j *job, events <-chan event, ping *pu
 				return causeOf(ctx)
 			}
 			return j.named(openai.FromWire(ev.err))
+		}
+		if ev.tell != nil {
+			silence.Reset(limit)
+			ev.tell()
+			continue
 		}
 		switch ev.frame.Type {
 		case wire.FrameText, wire.FrameDone:

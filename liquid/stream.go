@@ -86,7 +86,7 @@ func (s *Stream) open() error {
 		return s.goNative(Disabled, ReasonOff)
 	case q.Bypass:
 		return s.goNative(Bypass, ReasonBypass)
-	case promptBytes(q.Generate.Prompt.Segments) < shortest:
+	case promptBytes(&q.Generate.Prompt) < shortest:
 		return s.goNative(Bypass, ReasonShort)
 	}
 	session, f := m.stage(s.ctx, q.Generate.Prompt, wire.KVLoadRequest{Scope: q.Scope, Group: q.Group, Keep: !q.Explicit})
@@ -289,9 +289,11 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-func promptBytes(segments []wire.Segment) int {
-	n := 0
-	for _, s := range segments {
+// promptBytes is the length of a prompt; tokens count as the text they mostly are.
+func promptBytes(p *wire.Prompt) int {
+	const tokenBytes = 4
+	n := tokenBytes * len(p.Tokens)
+	for _, s := range p.Segments {
 		n += len(s.Text)
 	}
 	return n

@@ -89,7 +89,7 @@ func decodeError(at string, err error) *Error {
 	}
 	if errors.As(err, &sem) {
 		path := below(at, sem.JSONPointer)
-		for _, own := range []error{errInteger, errIntegerSize, errStop, errContent, errArguments} {
+		for _, own := range []error{errInteger, errIntegerSize, errStop, errContent, errArguments, errPrompt} {
 			if errors.Is(err, own) {
 				return NewError(CodeInvalidType, path, "%s %s", path, own)
 			}
