@@ -18,6 +18,8 @@ import (
 type benchCmd struct {
 	Server benchServerCmd `cmd:"" default:"withargs" help:"Measure a running OpenAI-compatible server, alone or beside another one (what bench alone does)."`
 	Liquid benchLiquidCmd `cmd:"" help:"Measure liquid memory: start the servers, fill, repeat, restart, and compare settings."`
+
+	Structured benchStructuredCmd `cmd:"" help:"Measure what structured output costs: answers by a JSON schema beside free ones of the same length."`
 }
 
 type benchServerCmd struct {
@@ -109,6 +111,37 @@ func (c *benchLiquidCmd) Run(ctx context.Context, s streams) error {
 		Entrypoint: entrypoint, Model: model, PeerCommand: c.PeerCommand, PeerPort: c.PeerPort, EngineCmd: engine, Dir: c.StoreDir,
 		Rounds: c.Rounds, Tokens: c.Tokens, Families: c.Cohorts, TierSettings: c.TierSettings,
 		StartTimeout: c.StartTimeout, Timeout: c.Timeout, Log: s.err,
+	})
+	if rep == nil {
+		return err
+	}
+	return errors.Join(err, writeBench(rep, s, c.Out))
+}
+
+type benchStructuredCmd struct {
+	URL   string `name:"url" env:"THOTH_BENCH_URL" default:"http://127.0.0.1:8080" help:"Server to measure."`
+	Model string `env:"THOTH_BENCH_MODEL" help:"Model name to ask for. Default: the first one the server lists."`
+	Key   string `env:"THOTH_BENCH_KEY" help:"API key of the server."`
+
+	Rounds  int           `env:"THOTH_BENCH_STRUCTURED_ROUNDS" default:"5" help:"Measured rounds; one more warms both sides up."`
+	Clients []int         `env:"THOTH_BENCH_STRUCTURED_CLIENTS" default:"1,8" help:"Numbers of clients at once."`
+	Tokens  int           `env:"THOTH_BENCH_STRUCTURED_TOKENS" default:"96" help:"Length of each answer."`
+	Timeout time.Duration `env:"THOTH_BENCH_TIMEOUT" default:"10m" help:"Limit of one request."`
+	Out     string        `env:"THOTH_BENCH_OUT" placeholder:"FILE" help:"Write the report as JSON, too."`
+}
+
+func (c *benchStructuredCmd) Run(ctx context.Context, s streams) error {
+	for _, v := range []struct {
+		name string
+		n    int
+	}{{"--rounds", c.Rounds}, {"--tokens", c.Tokens}} {
+		if v.n < 1 { // the option's own zero means its default
+			return fmt.Errorf("%s %d: want at least 1", v.name, v.n)
+		}
+	}
+	rep, err := bench.RunStructured(ctx, bench.StructuredOptions{
+		Target: bench.Target{URL: c.URL, Model: c.Model, Key: c.Key},
+		Rounds: c.Rounds, Tokens: c.Tokens, Clients: c.Clients, Timeout: c.Timeout, Log: s.err,
 	})
 	if rep == nil {
 		return err

@@ -18,6 +18,7 @@ func TestBench_AloneIsBenchServer(t *testing.T) {
 		`cohort "warm"`:                  {"bench", "server", "--cohorts", "warm"},
 		"unknown flag --peer-command":    {"bench", "--peer-command", "x {port}"},
 		"--peer-port 0: want at least 1": {"bench", "liquid", "--peer-port", "0"},
+		"--tokens 0: want at least 1":    {"bench", "structured", "--tokens", "0"},
 	} {
 		var out, said bytes.Buffer
 		require.Equal(t, 1, run(args, streams{&out, &said}), want)

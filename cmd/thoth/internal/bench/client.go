@@ -41,6 +41,8 @@ type question struct {
 	maxTokens   int
 	temperature float64
 	topP        float64 // 0: left out
+	topK        int     // 0: left out
+	schema      string  // of the answer, "" for none
 	seed        int
 	toTheCap    bool // go on past the end of the turn, so that all answers are as long
 	noReuse     bool // compute the whole prompt, whatever is stored
@@ -117,6 +119,13 @@ func (s *server) ask(ctx context.Context, q question) (*answer, error) {
 	}
 	if q.topP > 0 {
 		body["top_p"] = q.topP
+	}
+	if q.topK > 0 {
+		body["top_k"] = q.topK
+	}
+	if q.schema != "" {
+		body["response_format"] = map[string]any{"type": "json_schema",
+			"json_schema": map[string]any{"name": "answer", "strict": true, "schema": json.RawMessage(q.schema)}}
 	}
 	if q.toTheCap {
 		body["ignore_eos"] = true // of llama-server and vLLM too
