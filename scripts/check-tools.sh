@@ -39,6 +39,9 @@ for t in "$@"; do
 	cmake) need cmake cmake cmake --version ;;
 	make) need make make make --version ;;
 	python3) need python3 python3 "$python" --version ;;
+	venv) need "Python's venv" python3-venv "$python" -c 'import ensurepip, venv' ;;
+	node) need Node.js nodejs node --version ;;
+	npm) need npm npm npm --version ;;
 	pip) need pip python3-pip "$python" -m pip --version ;;
 	*) echo "check-tools: unknown tool $t" >&2; exit 2 ;;
 	esac

@@ -16,6 +16,9 @@ need curl curl
 need strip binutils
 need python3 python3
 python3 -m pip --version >/dev/null 2>&1 || want="$want python3-pip"
+python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || want="$want python3-venv"
+need node nodejs
+need npm npm
 if [ -n "$want" ]; then
 	echo "installing:$want"
 	sudo=
@@ -24,4 +27,4 @@ if [ -n "$want" ]; then
 	# shellcheck disable=SC2086 # a list of packages
 	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $want
 fi
-scripts/check-tools.sh go cc c++ cmake make python3
+scripts/check-tools.sh go cc c++ cmake make python3 pip venv node npm

@@ -1,23 +1,26 @@
 # Proving everything: `make test` runs the stages below in this order and prints
 # what each took. A stage can be run by itself.
 
-STAGES := lint imports unit race build native e2e image
+STAGES := lint imports unit race build native e2e clients image
 
 # The packages that need no C, race-tested; the engine's C++ is not built with
 # the race detector.
 NO_CGO_PACKAGES = $(shell CGO_ENABLED=0 go list ./... | grep -v -e /station/native -e /cmd/fat-station -e /cmd/e2e)
+# What client libraries are installed with.
+client-tools := venv node npm
 TEST_MODEL = $(shell build/bin/thoth pull --print-path)
 
-.PHONY: test lint imports unit race native e2e image
+.PHONY: test lint imports unit race native e2e clients image
 
-test: TOOLS += $(model-tools)
+test: TOOLS += $(model-tools) $(client-tools)
+clients: TOOLS += $(model-tools) $(client-tools)
 test: tools ## prove everything, stage by stage
 	@scripts/stages.sh $(STAGES)
 
 lint: flags ## go vet and staticcheck
 	go vet ./...
-	go vet -tags e2e ./cmd/e2e
-	go tool staticcheck -tags e2e ./...
+	go vet -tags e2e,clients ./cmd/e2e
+	go tool staticcheck -tags e2e,clients ./...
 
 imports: ## the arrows between packages
 	CGO_ENABLED=0 go test -count=1 ./cmd
@@ -33,6 +36,10 @@ native: build ## the real engine with the real model
 
 e2e: build ## the three real programs over HTTP, and the README's commands
 	THOTH_TEST_MODEL="$(TEST_MODEL)" go test -tags e2e -count=1 -timeout 50m ./cmd/e2e
+
+clients: build ## the client libraries people use, over the real programs (docs/clients.md)
+	scripts/clients.sh
+	THOTH_TEST_MODEL="$(TEST_MODEL)" go test -tags e2e,clients -count=1 -timeout 15m -run '^TestClients_' ./cmd/e2e
 
 image: ## every step of Dockerfile.cpu, without a container engine
 	$(MAKE) --no-print-directory image-steps

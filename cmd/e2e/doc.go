@@ -4,6 +4,8 @@
 //
 //	make e2e
 //
+// Real client libraries have a tag of their own, clients, and a stage of their own (clients_test.go).
+//
 // The harness (harness_test.go) starts entrypoint, which starts the rest. Most tests share one
 // server with default settings; a test that needs other settings, or kills
 // something, starts its own. Nothing here is timed tightly: a bound is there to
