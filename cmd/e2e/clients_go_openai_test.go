@@ -25,7 +25,7 @@ func communityClient(base, key string) *sdk.Client {
 
 func communityAsk(tokens int) sdk.ChatCompletionRequest {
 	// It leaves a temperature of 0 out.
-	return sdk.ChatCompletionRequest{Model: "test-model", Temperature: 1e-9, MaxTokens: tokens,
+	return sdk.ChatCompletionRequest{Model: "test-model", Temperature: 1e-9, MaxCompletionTokens: tokens,
 		Messages: []sdk.ChatCompletionMessage{{Role: sdk.ChatMessageRoleUser, Content: "Say hi"}}}
 }
 
@@ -130,7 +130,7 @@ func communityGo(t *testing.T, on *clientServers) {
 		require.Equal(t, text, streamed)
 
 		p.ResponseFormat = &sdk.ChatCompletionResponseFormat{Type: sdk.ChatCompletionResponseFormatTypeJSONObject}
-		p.MaxTokens = 200
+		p.MaxCompletionTokens = 200
 		if r := ask(t, c, p).Choices[0]; r.FinishReason == sdk.FinishReasonStop {
 			require.NoError(t, json.Unmarshal([]byte(r.Message.Content), new(obj)))
 		}

@@ -14,8 +14,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -224,5 +226,30 @@ func (o *turns) retried(t *testing.T) {
 	require.GreaterOrEqual(t, seen[1].came.Sub(seen[0].end), seen[0].after, "it came earlier than Retry-After says")
 	for i, a := range seen[2:] {
 		require.Equal(t, http.StatusTooManyRequests, a.status, "request %d, of a client that does not retry", i+2)
+	}
+}
+
+// The table of docs/clients.md names the versions that are installed.
+func TestClients_VersionsAreDocumented(t *testing.T) {
+	read := func(path ...string) string {
+		b, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
+		require.NoError(t, err)
+		return string(b)
+	}
+	python, node, mod := read("cmd", "e2e", "clients", "requirements.txt"), read("cmd", "e2e", "clients", "package.json"), read("go.mod")
+	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([0-9.]+) \|`).FindAllStringSubmatch(read("docs", "clients.md"), -1)
+	require.Len(t, rows, 8)
+	for _, row := range rows {
+		switch name, version := row[1], row[2]; name {
+		case "openai (Node)":
+			require.Contains(t, node, `"openai": "`+version+`"`)
+		case "openai-go":
+			require.Contains(t, mod, "openai/openai-go/v3 v"+version+"\n")
+		case "go-openai":
+			require.Contains(t, mod, "sashabaranov/go-openai v"+version+"\n")
+		default:
+			distribution, _, _ := strings.Cut(name, " ")
+			require.Contains(t, python, "\n"+distribution+"=="+version+"\n")
+		}
 	}
 }
