@@ -16,6 +16,9 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) *wire.Er
 	arrived := time.Now()
 	var q wire.GenerateRequest
 	l, e := st.openCall(w, r, &q, &q.Later)
+	if e == nil {
+		e = l.generates(r)
+	}
 	if e != nil {
 		return e
 	}
@@ -43,8 +46,11 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) *wire.Er
 func (st *Station) postEmbed(w http.ResponseWriter, r *http.Request) *wire.Error {
 	var q wire.EmbedRequest
 	l, e := st.openCall(w, r, &q, &q.Later)
-	if e == nil && q.Input != nil {
-		e = unsupported("input")
+	if e == nil && (q.Input != nil || q.InputTokens != nil) {
+		return st.vectors(w, r, l, &q)
+	}
+	if e == nil {
+		e = l.generates(r)
 	}
 	if e == nil && q.Append && q.Session == "" {
 		e = invalid("append", "append needs the session to append to")
@@ -85,6 +91,9 @@ func (st *Station) postForward(w http.ResponseWriter, r *http.Request) *wire.Err
 	arrived := time.Now()
 	var q wire.ForwardRequest
 	l, e := st.openCall(w, r, &q, &q.Later)
+	if e == nil {
+		e = l.generates(r)
+	}
 	if e == nil && (q.TopLogprobs < 0 || q.TopLogprobs > maxTopLogprobs) {
 		e = invalid("top_logprobs", "top_logprobs is %d; allowed is 0 to %d", q.TopLogprobs, maxTopLogprobs)
 	}
@@ -123,6 +132,9 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.
 	arrived := time.Now()
 	var q wire.DecodeRequest
 	l, e := st.openCall(w, r, &q, &q.Later)
+	if e == nil {
+		e = l.generates(r)
+	}
 	if e != nil {
 		return e
 	}

@@ -29,6 +29,9 @@ func TestStation_ConformsToTheWire(t *testing.T) {
 			stationtest.Conformance(t, serveFake(t, stationtest.NewEngine(o), false), stationtest.ConformanceOptions{})
 		})
 	}
+	t.Run("encoder", func(t *testing.T) {
+		stationtest.EncoderConformance(t, serveFake(t, stationtest.NewEngine(stationtest.Options{Encoder: true, ContextLength: 100}), false), stationtest.ConformanceOptions{})
+	})
 	t.Run("unix socket", func(t *testing.T) {
 		stationtest.Conformance(t, serveFake(t, stationtest.NewEngine(stationtest.Options{EOGEvery: -1}), true), stationtest.ConformanceOptions{StopStride: 5})
 	})

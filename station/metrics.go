@@ -104,6 +104,7 @@ func (st *Station) stats() wire.Stats {
 	s.DecodeFailures, s.Aborts = n.decodeFailures.Load(), n.aborts.Load()
 	s.Compactions, s.Swaps = g.compactions.Load(), g.swaps.Load()
 	s.CompactionMS = float64(g.compactionNS.Load()) / float64(time.Millisecond)
+	st.texts.stats(&s)
 	s.Running, s.Waiting, s.Swapped = int(g.running.Load()), int(g.waiting.Load()), int(g.swapped.Load())
 	s.SwappedBytes = g.swappedBytes.Load()
 	s.Cells, s.CellsUsed, s.CellsDead = l.info.Cells, int(g.used.Load()), int(g.dead.Load())
@@ -134,6 +135,10 @@ var allSeries = []series{
 	{"compactions_total", "Times the KV pool was compacted.", func(s *wire.Stats) float64 { return float64(s.Compactions) }},
 	{"compaction_seconds_total", "Time spent compacting.", func(s *wire.Stats) float64 { return s.CompactionMS / 1000 }},
 	{"swaps_total", "Sequences moved to RAM because the pool was full.", func(s *wire.Stats) float64 { return float64(s.Swaps) }},
+	{"embed_texts_total", "Texts whose vectors were made.", func(s *wire.Stats) float64 { return float64(s.EmbedTexts) }},
+	{"embed_tokens_total", "Tokens evaluated for vectors.", func(s *wire.Stats) float64 { return float64(s.EmbedTokens) }},
+	{"embed_failures_total", "Batches of texts the engine failed on.", func(s *wire.Stats) float64 { return float64(s.EmbedFailures) }},
+	{"embed_waiting", "Requests for vectors that have not all of theirs.", func(s *wire.Stats) float64 { return float64(s.EmbedWaiting) }},
 	{"running", "Calls in the batch.", func(s *wire.Stats) float64 { return float64(s.Running) }},
 	{"waiting", "Calls waiting for a place.", func(s *wire.Stats) float64 { return float64(s.Waiting) }},
 	{"swapped", "Sequences whose KV is in RAM until there is room.", func(s *wire.Stats) float64 { return float64(s.Swapped) }},

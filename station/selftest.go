@@ -33,6 +33,10 @@ const maxDrift = 0.05
 // is empty afterwards.
 func SelfTest(eng engine.Engine) []Check {
 	t := newSelfTest(eng, 128)
+	if m, ok := eng.(engine.Embedder); ok && m.Embedding().Only {
+		t.check("vectors", func() (string, error) { return vectorsCheck(eng, m) })
+		return t.checks
+	}
 	defer eng.Reset()
 	t.check("tokens", t.tokens)
 	t.check("repeats", t.repeats)
@@ -51,6 +55,10 @@ func SelfTest(eng engine.Engine) []Check {
 // other cells between them, so sequences may be compacted, sessions go on where
 // they were, and stored blocks be believed.
 func selfCheck(eng engine.Engine) error {
+	if m, ok := eng.(engine.Embedder); ok && m.Embedding().Only {
+		_, err := vectorsCheck(eng, m)
+		return err
+	}
 	t := newSelfTest(eng, 16)
 	defer eng.Reset()
 	if _, err := t.tokens(); err != nil {

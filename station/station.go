@@ -28,6 +28,7 @@ type Station struct {
 	loop     atomic.Pointer[loop] // nil until loaded
 	sessions *sessions
 	metrics  *metrics
+	texts    *embedQueue
 	draining atomic.Bool
 
 	gate    gate // handlers that may use the engine
@@ -44,6 +45,7 @@ func New(opts Options) *Station {
 			l.end(s)
 		}
 	})
+	st.texts = newEmbedQueue(st.opts)
 	st.metrics = newMetrics(st)
 	st.handler = st.routes()
 	return st
@@ -211,7 +213,8 @@ func (st *Station) health() wire.Health {
 		h.EngineABI, h.Backend = i.ABI, shown(i.Backend)
 		h.Cells, h.ContextLength, h.Sequences = i.Cells, i.ContextLength, i.Sequences
 		h.KVTypeK, h.KVTypeV, h.FlashAttention = i.KVTypeK, i.KVTypeV, i.FlashAttention
-		proven, saves := l.unproven == nil, l.kvOff == ""
+		proven, saves := l.unproven == nil && !l.encoder(), l.kvOff == ""
+		h.Embeddings = l.embeddings()
 		h.DecodeNext, h.KVSession, h.KVReason = &proven, &saves, l.kvOff
 	}
 	if st.opts.NoKVSession {
@@ -229,6 +232,8 @@ func kvOff(o Options, l *loop) string {
 	switch {
 	case o.NoKVSession:
 		return "left out by a setting"
+	case l.encoder():
+		return i.KVCutReason
 	case !i.KVCut:
 		return "the KV of this model cannot be cut: " + i.KVCutReason
 	case len(i.KVRows) == 0:

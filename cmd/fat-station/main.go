@@ -39,6 +39,8 @@ type flags struct {
 	ContextLength    int    `env:"THOTH_CONTEXT_LENGTH" default:"0" help:"Most tokens of one sequence; 0: what the model was trained for, at most 32768."`
 	Sequences        int    `env:"THOTH_SEQUENCES" default:"64" help:"Sequences in the batch at once, 1 to 254."`
 	BatchSize        int    `env:"THOTH_BATCH_SIZE" default:"512" help:"Most tokens of one decode."`
+	EmbedContext     int    `env:"THOTH_EMBED_CONTEXT" default:"0" help:"Most tokens of one text to be embedded by a model that also generates; 0: the context length, at most 8192."`
+	EmbedPooling     string `env:"THOTH_EMBED_POOLING" default:"" enum:",mean,cls,last" help:"How token vectors become one: mean, cls or last; empty: as the model says, mean where it says nothing."`
 	KVType           string `name:"kv-type" env:"THOTH_KV_TYPE" default:"f16" enum:"f16,q8_0" help:"Type of the KV cells: f16 or q8_0."`
 	NoFlashAttention bool   `env:"THOTH_NO_FLASH_ATTENTION" help:"Turn flash attention off: KV then cannot be moved, and liquid memory is off."`
 	Threads          int    `env:"THOTH_THREADS" default:"0" help:"Compute threads; 0: the cgroup's CPU quota."`
@@ -199,7 +201,7 @@ func (f *flags) options(log zerolog.Logger) native.Options {
 		Model: f.Model, Cells: f.Cells, ContextLength: f.ContextLength, Sequences: f.Sequences, BatchSize: f.BatchSize,
 		KVTypeK: f.KVType, KVTypeV: f.KVType, NoFlashAttention: f.NoFlashAttention, Threads: f.Threads, Poll: f.Poll,
 		Backend: f.Backend, BackendReason: f.BackendReason, GPULayers: f.GPULayers, LibraryDir: f.LibraryDir,
-		Exact: f.Exact, AllowSlow: f.AllowSlowCPU, NoMmap: f.NoMmap,
+		EmbedContext: f.EmbedContext, EmbedPooling: f.EmbedPooling, Exact: f.Exact, AllowSlow: f.AllowSlowCPU, NoMmap: f.NoMmap,
 		Log: func(level, line string) {
 			l, _ := zerolog.ParseLevel(level)
 			log.WithLevel(l).Str("from", "llama.cpp").Msg(strings.TrimSpace(line))

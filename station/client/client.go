@@ -116,6 +116,11 @@ func (c *Client) Embed(ctx context.Context, r *wire.EmbedRequest) (*wire.EmbedRe
 	return post[wire.EmbedResponse](ctx, c, wire.RouteEmbed, r)
 }
 
+// Vectors gives the pooled vectors of r.Input or r.InputTokens.
+func (c *Client) Vectors(ctx context.Context, r *wire.EmbedRequest) (*wire.VectorsResponse, error) {
+	return post[wire.VectorsResponse](ctx, c, wire.RouteEmbed, r)
+}
+
 // Forward evaluates staged tokens and waits for the end.
 func (c *Client) Forward(ctx context.Context, r *wire.ForwardRequest) (*wire.ForwardResponse, error) {
 	return post[wire.ForwardResponse](ctx, c, wire.RouteForward, r)

@@ -14,6 +14,9 @@ import (
 // Decode evaluates a batch on the computing thread; the goroutine is parked
 // meanwhile.
 func (e *native) Decode(b *engine.Batch) error {
+	if e.embedding.Only {
+		return fmt.Errorf("%w: the model is an encoder", engine.ErrDecode)
+	}
 	n := b.Len()
 	if err := e.checkBatch(b); err != nil {
 		return fmt.Errorf("%w: %v", engine.ErrDecode, err)
@@ -26,11 +29,10 @@ func (e *native) Decode(b *engine.Batch) error {
 		(*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Seq))), (*C.bool)(unsafe.Pointer(unsafe.SliceData(b.Output))), &e.err)
 	runtime.KeepAlive(b)
 	if rc == C.STATION_OK {
-		var count [8]byte
-		if _, err := e.done.Read(count[:]); err != nil {
-			return fmt.Errorf("%w: waiting for the computing thread: %v", engine.ErrDecode, err)
+		var err error
+		if rc, err = e.wait(); err != nil {
+			return err
 		}
-		rc = C.station_decode_result(e.c, &e.err)
 	}
 	drainLog(e.log)
 	switch rc {
@@ -43,6 +45,15 @@ func (e *native) Decode(b *engine.Batch) error {
 		return engine.ErrAborted
 	}
 	return fmt.Errorf("%w: %s", engine.ErrDecode, message(&e.err, "no reason given"))
+}
+
+// wait parks the goroutine until the computing thread has finished its call.
+func (e *native) wait() (C.int, error) {
+	var count [8]byte
+	if _, err := e.done.Read(count[:]); err != nil {
+		return 0, fmt.Errorf("%w: waiting for the computing thread: %v", engine.ErrDecode, err)
+	}
+	return C.station_decode_result(e.c, &e.err), nil
 }
 
 // checkBatch refuses what llama.cpp would end the process on.

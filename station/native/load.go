@@ -1,7 +1,7 @@
 package native
 
 // #include <stdlib.h>
-// #include "shim.h"
+// #include "embed.h"
 import "C"
 
 import (
@@ -25,7 +25,10 @@ const (
 	stateFormat = 1
 )
 
-var _ engine.Engine = (*native)(nil)
+var (
+	_ engine.Engine   = (*native)(nil)
+	_ engine.Embedder = (*native)(nil)
+)
 
 // ABI names what stored KV depends on beside the model: module, llama.cpp,
 // state format. It is none of our own commits, which change nothing in it.
@@ -49,7 +52,12 @@ type native struct {
 	done    *os.File // becomes readable when the computing thread has finished a batch
 	vocab   vocabulary
 	samples sampleBuffers
-	err     C.station_error
+
+	embedding engine.Embedding
+	embedOpts embedOptions
+	embedder  *C.station_embedder // nil until the first text, but for an encoder
+	embedded  int                 // tokens evaluated of a text that comes in parts
+	err       C.station_error
 }
 
 // Load loads a model and makes its context. progress is called with values in
@@ -68,7 +76,12 @@ func Load(ctx context.Context, o Options, progress func(float32)) (engine.Engine
 	if err != nil {
 		return nil, err
 	}
-	p, err := makePlan(o, model, mem)
+	encoder := encoders[model.header.Architecture()]
+	fit := makePlan
+	if encoder {
+		fit = planEncoder
+	}
+	p, err := fit(o, model, mem)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +94,12 @@ func Load(ctx context.Context, o Options, progress func(float32)) (engine.Engine
 	if err := e.loadModel(ctx, o, backend.Selected, progress); err != nil {
 		return nil, err
 	}
-	if err := e.makeContext(o, model, p, backend); err != nil {
+	if encoder {
+		err = e.makeEncoder(o, model, p, backend)
+	} else {
+		err = e.makeContext(o, model, p, backend)
+	}
+	if err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -162,15 +180,30 @@ func (e *native) makeContext(o Options, model *modelFile, p plan, backend engine
 	e.ballast, e.scratch = C.int(o.Sequences), C.int(o.Sequences+1)
 	e.sharing = newSharing(o.Sequences)
 	e.fillInfo(o, model.header, p, backend, &m)
-	if err := e.vocab.read(e.c, int(m.vocabulary), m.vocabulary_type == vocabularyBPE); err != nil {
-		return loadError(engine.LoadEngineFailed, "the vocabulary of %s cannot be read: %v", o.Model, err)
+	if err := e.readVocabulary(o, model.header, &m); err != nil {
+		return err
 	}
 	for t := range e.info.Vocabulary {
 		if C.station_is_eog(e.c, C.int32_t(t)) {
 			e.info.EOG = append(e.info.EOG, engine.Token(t))
 		}
 	}
+	e.describeEmbedding(o, model.header)
 	return e.warmUp()
+}
+
+func (e *native) readVocabulary(o Options, h *gguf.Header, m *C.station_model_info) error {
+	if err := e.vocab.read(e.c, int(m.vocabulary), m.vocabulary_type == vocabularyBPE); err != nil {
+		return loadError(engine.LoadEngineFailed, "the vocabulary of %s cannot be read: %v", o.Model, err)
+	}
+	if m.vocabulary_type == vocabularyWPM {
+		unknown, ok := h.Number("tokenizer.ggml.unknown_token_id")
+		if !ok {
+			unknown = 100 // the first BERT's, as llama.cpp takes it
+		}
+		e.vocab.words = newWordPiece(int(m.vocabulary), func(t int) []byte { return e.Piece(engine.Token(t), false) }, engine.Token(unknown))
+	}
+	return nil
 }
 
 func (e *native) fillInfo(o Options, h *gguf.Header, p plan, backend engine.Backend, m *C.station_model_info) {
@@ -228,6 +261,8 @@ func (e *native) Info() engine.Info { return e.info }
 
 // Close frees the model. No call may follow.
 func (e *native) Close() {
+	C.station_embed_free(e.embedder)
+	e.embedder = nil
 	if e.c != nil {
 		C.station_free(e.c)
 		e.c = nil

@@ -56,6 +56,12 @@ type Options struct {
 	Exact bool
 	// AllowSlow starts even when only the baseline kernels are there.
 	AllowSlow bool
+	// EmbedPooling makes one vector of a text's: mean, cls or last; "": as the
+	// model says, mean where it says nothing.
+	EmbedPooling string
+	// EmbedContext is the most tokens of one text to be embedded by a model that
+	// also generates; 0: ContextLength, at most 8192. Encoders take ContextLength.
+	EmbedContext int
 	// MemoryBudget bounds weights, KV and buffers, in bytes; 0: the memory that is free.
 	MemoryBudget int64
 	// NoMmap reads the weights instead of mapping them.
@@ -105,6 +111,10 @@ func (o Options) fill() (Options, error) {
 		return bad("sequences must be 1 to %d, not %d", maxSequences, o.Sequences)
 	case o.BatchSize < 1 || o.BatchSize > 8192:
 		return bad("batch size must be 1 to 8192, not %d", o.BatchSize)
+	case o.EmbedContext < 0 || o.EmbedContext > math.MaxInt32-256:
+		return bad("embed context must be 0 (automatic) or more, not %d", o.EmbedContext)
+	case o.EmbedPooling != "" && poolings[o.EmbedPooling] == 0:
+		return bad("embed pooling must be mean, cls or last, not %q", o.EmbedPooling)
 	case o.Threads < 1 || o.Threads > 512:
 		return bad("threads must be 1 to 512, not %d", o.Threads)
 	case o.Poll > 100:

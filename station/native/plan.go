@@ -126,3 +126,84 @@ func makePlan(o Options, m *modelFile, mem memory) (plan, error) {
 }
 
 func align(n int) int { return (n + cellAlign - 1) &^ (cellAlign - 1) }
+
+// encoders are the architectures for which llama.cpp makes no KV cache.
+var encoders = map[string]bool{
+	"bert": true, "nomic-bert": true, "nomic-bert-moe": true, "neo-bert": true, "jina-bert-v2": true, "jina-bert-v3": true, "gemma-embedding": true,
+}
+
+const (
+	maxAutoEmbed = 8192 // tokens of a text, where nothing is set
+	embedTexts   = 64   // of one batch
+	// embedLogits bounds the logits that a decoder computes beside its vectors, in
+	// bytes: they are what its batches are small for.
+	embedLogits   = 64 << 20
+	minEmbedBatch = 32
+)
+
+// poolings are llama.cpp's numbers of the ways to make one vector of many.
+var poolings = map[string]int64{"mean": 1, "cls": 2, "last": 3}
+
+// choosePooling says how the model's token vectors become one, or why not.
+func choosePooling(o Options, h *gguf.Header) (pooling, reason string) {
+	if o.EmbedPooling != "" {
+		return o.EmbedPooling, ""
+	}
+	said, ok := h.Number(h.Architecture() + ".pooling_type")
+	if !ok {
+		return "mean", ""
+	}
+	for name, n := range poolings {
+		if n == said {
+			return name, ""
+		}
+	}
+	switch said {
+	case 0:
+		return "", "the model file says that its token vectors are not pooled (pooling_type 0): THOTH_EMBED_POOLING may choose mean, cls or last"
+	case 4:
+		return "", "the model is a reranker: it gives scores, not vectors"
+	}
+	return "", fmt.Sprintf("the model file asks for a pooling this engine does not know (pooling_type %d)", said)
+}
+
+// planEncoder chooses the longest text of an encoder, which is evaluated at once.
+func planEncoder(o Options, m *modelFile, mem memory) (plan, error) {
+	trained := int(min(m.header.ContextLength(), 1<<20))
+	if trained == 0 {
+		trained = 512
+	}
+	wish := o.ContextLength
+	if wish == 0 {
+		wish = min(trained, maxAutoEmbed)
+	}
+	if wish > trained {
+		return plan{}, loadError(engine.LoadBadSetting, "context length %d is more than the %d positions that model %s has", wish, trained, m.path)
+	}
+	vocabulary := m.header.Len("tokenizer.ggml.tokens")
+	free := mem.free
+	if o.MemoryBudget > 0 {
+		free = min(free, o.MemoryBudget)
+	}
+	room := free - m.weights
+	for length := wish; ; length /= 2 {
+		// llama.cpp keeps room for logits, although an encoder has none.
+		need := computeBytes(max(length, o.BatchSize), vocabulary, max(length, o.BatchSize))
+		switch {
+		case need <= room:
+			p := plan{contextLength: length}
+			if length < wish {
+				p.reason = fmt.Sprintf("context length %d instead of %d: %s are free beside the weights", length, wish, sizeText(room))
+			}
+			return p, nil
+		case o.ContextLength > 0 || length/2 < 64:
+			return plan{}, loadError(engine.LoadNoMemory, "model %s does not fit into memory: weights %s and buffers of %s for texts of %d tokens are needed, %s are free",
+				m.path, sizeText(m.weights), sizeText(need), length, sizeText(free))
+		}
+	}
+}
+
+// embedBatch is the most tokens of one batch of a decoder's embedding context.
+func embedBatch(o Options, vocabulary int) int {
+	return max(min(o.BatchSize, embedLogits/max(vocabulary*4, 1)), minEmbedBatch)
+}

@@ -34,6 +34,9 @@ func (e *native) Fork(src, dst engine.SeqID, n int) {
 
 // Reset empties the pool.
 func (e *native) Reset() {
+	if e.embedding.Only {
+		return
+	}
 	C.station_clear(e.c)
 	e.sharing.clear()
 	e.used = 0

@@ -13,6 +13,7 @@ import (
 
 const (
 	vocabularyBPE = 2        // LLAMA_VOCAB_TYPE_BPE: its tokeniser uses regular expressions
+	vocabularyWPM = 3        // LLAMA_VOCAB_TYPE_WPM: BERT's
 	maxText       = 64 << 20 // bytes of one text
 )
 
@@ -22,7 +23,8 @@ type vocabulary struct {
 	at      []int32  // token's bytes are bytes[at[t]:at[t+1]]
 	control []uint64 // bit set
 	single  [256]engine.Token
-	cut     bool // runs must be cut before the tokeniser sees them
+	cut     bool       // runs must be cut before the tokeniser sees them
+	words   *wordPiece // tokenises in llama.cpp's place, nil for others than BERT
 }
 
 func (v *vocabulary) read(c *C.station_engine, n int, cut bool) error {
@@ -79,6 +81,9 @@ func (e *native) Tokenize(text string, special bool) ([]engine.Token, error) {
 	}
 	if text == "" {
 		return nil, nil
+	}
+	if e.vocab.words != nil && !special {
+		return e.vocab.words.tokenize(text), nil
 	}
 	pieces := []piece{{text: text}}
 	if e.vocab.cut {

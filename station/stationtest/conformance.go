@@ -83,17 +83,7 @@ func Chat(user string) wire.Prompt {
 // serves nobody else; of what the station has stored, nothing is left. base is http://host:port or unix:///path.sock.
 func Conformance(t *testing.T, base string, o ConformanceOptions) {
 	t.Helper()
-	c, err := client.New(base, client.Options{Owner: owner})
-	require.NoError(t, err)
-	defer c.Close()
-	s := &suite{c: c, raw: newRaw(base), o: o.withDefaults(), nonce: fmt.Sprintf("%08x", rand.Uint32())}
-	defer s.raw.http.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(t.Context(), s.o.Wait)
-	defer cancel()
-	s.health, err = c.Health(ctx)
-	require.NoError(t, err)
-	s.model, err = c.Model(ctx)
-	require.NoError(t, err)
+	s := newSuite(t, base, o)
 
 	for _, part := range []struct {
 		name string
@@ -103,13 +93,30 @@ func Conformance(t *testing.T, base string, o ConformanceOptions) {
 		{"stop", s.stop}, {"characters", s.characters},
 		{"grammar", s.grammar}, {"control text", s.controlText}, {"staged", s.staged}, {"sessions", s.sessions},
 		{"errors", s.errors}, {"unsupported", s.unsupported}, {"routes", s.routes}, {"context", s.context},
-		{"cancel", s.cancel}, {"concurrent", s.concurrent}, {"kv", s.kv},
+		{"cancel", s.cancel}, {"concurrent", s.concurrent}, {"kv", s.kv}, {"vectors", s.vectors},
 	} {
 		if !t.Run(part.name, part.run) && t.Context().Err() != nil {
 			return
 		}
 	}
 	s.idle(t) // nothing of the above is left in the station
+}
+
+// newSuite asks a station what it is.
+func newSuite(t *testing.T, base string, o ConformanceOptions) *suite {
+	t.Helper()
+	c, err := client.New(base, client.Options{Owner: owner})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	s := &suite{c: c, raw: newRaw(base), o: o.withDefaults(), nonce: fmt.Sprintf("%08x", rand.Uint32())}
+	t.Cleanup(s.raw.http.CloseIdleConnections)
+	ctx, cancel := context.WithTimeout(t.Context(), s.o.Wait)
+	defer cancel()
+	s.health, err = c.Health(ctx)
+	require.NoError(t, err)
+	s.model, err = c.Model(ctx)
+	require.NoError(t, err)
+	return s
 }
 
 // suite is a station under test.

@@ -132,8 +132,6 @@ func (s *suite) unsupported(t *testing.T) {
 			require.Equal(t, param, requireError(t, resp, body, wire.CodeUnsupported).Param)
 		}
 	}
-	resp, body := s.raw.do(t, http.MethodPost, wire.RouteEmbed, `{"input":["a"]}`)
-	require.Equal(t, "input", requireError(t, resp, body, wire.CodeUnsupported).Param)
 }
 
 // routes: 404 means that the route does not exist, and nothing else.

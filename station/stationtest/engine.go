@@ -30,6 +30,7 @@ type Engine struct {
 	resets   int
 	failures map[int]error // by call number
 	moves    moves
+	embeds   embeds
 
 	pauseMu sync.Mutex
 	pause   *Pause

@@ -41,6 +41,14 @@ type Options struct {
 	// behind it are others.
 	ImportDrifts bool
 
+	// Encoder makes a model that gives vectors and nothing else.
+	Encoder bool
+	// NoVectors, a sentence, makes a model that gives none.
+	NoVectors string
+	// OnEmbed is called at each batch of texts, with the call's number from 1 and
+	// its tokens.
+	OnEmbed func(number, tokens int)
+
 	LoadGate  <-chan struct{} // Load waits for it, at progress 0.5
 	LoadError error           // Load fails with it
 }
@@ -103,6 +111,10 @@ func (o *Options) info(v *vocabulary) engine.Info {
 		Cells: o.Cells, Sequences: o.Sequences, ContextLength: o.ContextLength, BatchSize: o.BatchSize,
 		KVTypeK: "f16", KVTypeV: "f16", FlashAttention: true,
 		Backend: engine.Backend{Requested: "auto", Selected: "cpu", Device: "fake", Threads: 1, Features: []string{"FAKE"}},
+	}
+	if o.Encoder {
+		i.Architecture, i.ChatTemplate, i.Cells, i.Sequences, i.KVBytesToken = "fake-encoder", "", 0, 0, 0
+		i.KVTypeK, i.KVTypeV, i.KVRows, i.KVCut, i.KVCutReason = "", "", nil, false, "the model is an encoder and keeps no KV"
 	}
 	if o.CannotMove != "" {
 		i.KVRows, i.KVCut, i.KVCutReason = nil, false, o.CannotMove

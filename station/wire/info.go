@@ -21,6 +21,8 @@ type Health struct {
 	DecodeNext *bool  `json:"decode_next,omitempty"`
 	KVReason   string `json:"kv_reason,omitempty"` // why KVSession is false
 
+	Embeddings *Embeddings `json:"embeddings,omitempty"` // absent while loading, and of an engine that gives none
+
 	Build     string  `json:"build"`
 	EngineABI string  `json:"engine_abi"`
 	Backend   Backend `json:"backend"`
@@ -33,6 +35,16 @@ type Health struct {
 	FlashAttention bool    `json:"flash_attention"`
 	LoadProgress   float32 `json:"load_progress"` // [0, 1]
 	UptimeSeconds  float64 `json:"uptime_seconds"`
+}
+
+// Embeddings says what vectors of texts the station gives by POST /embed.
+type Embeddings struct {
+	Pooling    string `json:"pooling"`          // how token vectors become one: mean, cls or last; "" when there are none
+	Reason     string `json:"reason,omitempty"` // why there are none
+	Dimensions int    `json:"dimensions"`
+	MaxTokens  int    `json:"max_tokens"`     // of one text
+	MaxInputs  int    `json:"max_inputs"`     // texts of one request
+	Only       bool   `json:"only,omitempty"` // the model is an encoder: nothing else is offered
 }
 
 // Backend says what computes, what was asked for, and why they differ.
@@ -98,9 +110,13 @@ type Stats struct {
 	CompactionMS   float64 `json:"compaction_ms"`
 	Swaps          uint64  `json:"swaps"` // sequences moved to RAM because the pool was full
 	Aborts         uint64  `json:"aborts"`
+	EmbedTexts     uint64  `json:"embed_texts"`  // whose vectors were made
+	EmbedTokens    uint64  `json:"embed_tokens"` // evaluated for them
+	EmbedFailures  uint64  `json:"embed_failures"`
 
 	Running      int   `json:"running"`       // sequences in the batch
 	Waiting      int   `json:"waiting"`       // requests not yet started
+	EmbedWaiting int   `json:"embed_waiting"` // requests for vectors that have not all of theirs
 	Swapped      int   `json:"swapped"`       // sequences parked in RAM until there is room
 	SwappedBytes int64 `json:"swapped_bytes"` // of their KV
 	Sessions     int   `json:"sessions"`      // staged sessions alive

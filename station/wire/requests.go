@@ -1,5 +1,13 @@
 package wire
 
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+)
+
 // Segment is a piece of prompt text. Only a segment marked Special may turn
 // into control tokens, so a user's text never does.
 type Segment struct {
@@ -71,13 +79,60 @@ type GenerateRequest struct {
 }
 
 // EmbedRequest stages tokens in a session, a new one when Session is unknown
-// and empty. With Input it asks for pooled vectors instead (built later).
+// and empty. With Input or InputTokens, and nothing else, it asks for the vectors
+// of texts instead; a VectorsResponse answers.
 type EmbedRequest struct {
 	Session string   `json:"session,omitempty"` // "" makes a new one; the answer names it
 	Prompt  Prompt   `json:"prompt"`
 	Append  bool     `json:"append,omitempty"` // append to an existing session's tokens (no BOS is added then)
 	Input   []string `json:"input,omitempty"`
+
+	// InputTokens are texts as tokens. What the model wants around a text is put
+	// there where it is missing.
+	InputTokens [][]int32 `json:"input_tokens,omitempty"`
 	Later
+}
+
+// VectorsResponse gives a text's vector each, in order.
+type VectorsResponse struct {
+	Vectors    []Vector `json:"vectors"`
+	Tokens     []int    `json:"tokens"` // of each text, what the model wants around it included
+	Dimensions int      `json:"dimensions"`
+	Pooling    string   `json:"pooling"`
+	QueueMS    float64  `json:"queue_ms"`  // to the first batch that had a text of these
+	EngineMS   float64  `json:"engine_ms"` // of the batches that had one
+}
+
+// Vector is a pooled vector, not normalised. In JSON it is the base64 of its
+// numbers as float32, little-endian: exact, and a third of their decimal form.
+type Vector []float32
+
+// MarshalJSON implements json.Marshaler.
+func (v Vector) MarshalJSON() ([]byte, error) {
+	raw := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+	}
+	out := make([]byte, 0, 2+base64.StdEncoding.EncodedLen(len(raw)))
+	out = append(out, '"')
+	out = base64.StdEncoding.AppendEncode(out, raw)
+	return append(out, '"'), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *Vector) UnmarshalJSON(b []byte) error {
+	var raw []byte
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return err
+	}
+	if len(raw)%4 != 0 {
+		return fmt.Errorf("a vector of %d bytes is none of float32 numbers", len(raw))
+	}
+	*v = make(Vector, len(raw)/4)
+	for i := range *v {
+		(*v)[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return nil
 }
 
 // EmbedResponse names the session and the ids of the tokens just staged.

@@ -51,15 +51,10 @@ func mendSettings(kv ggml.KV, stated map[string]bool, o Options) {
 	if kv["tokenizer.ggml.model"] != "bert" {
 		return
 	}
-	// llama.cpp opens a text with BOS and closes it with SEP, and takes the ids of
-	// the first BERT for them where the file names none.
-	for to, from := range map[string]string{
-		"tokenizer.ggml.bos_token_id": "tokenizer.ggml.cls_token_id",
-		"tokenizer.ggml.eos_token_id": "tokenizer.ggml.seperator_token_id", //nolint:misspell // the format's own spelling
-	} {
-		if id, ok := kv[from]; ok {
-			kv[to] = id
-		}
+	// llama.cpp opens a text with BOS, and takes the first BERT's [CLS] for it where
+	// the file names none.
+	if cls, ok := kv["tokenizer.ggml.cls_token_id"]; ok {
+		kv["tokenizer.ggml.bos_token_id"] = cls
 	}
 }
 
