@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -67,7 +68,7 @@ func genericCalls(in []Message) []Message {
 		case m.Role == ToolResult:
 			open := "<tool_response"
 			if named && m.Name != "" {
-				open += ` name="` + m.Name + `"`
+				open += ` name=` + quoted(m.Name)
 			}
 			open += ">\n"
 			if joined {
@@ -77,6 +78,7 @@ func genericCalls(in []Message) []Message {
 			}
 			last := &out[len(out)-1]
 			last.join(open, nil)
+			m.breakTag("</tool_response")
 			last.join(m.Content, m.Breakpoints)
 			last.join("\n</tool_response>", nil)
 		case m.Role == User && joined:
@@ -89,4 +91,34 @@ func genericCalls(in []Message) []Message {
 		}
 	}
 	return out
+}
+
+// quoted is a name as a tag's attribute: no character of it ends the attribute or
+// the tag.
+func quoted(name string) string {
+	var b strings.Builder
+	writeJSONString(&b, name)
+	return strings.NewReplacer("<", `\u003c`, ">", `\u003e`).Replace(b.String())
+}
+
+// breakTag puts a backslash into a closing tag wherever it stands in the content,
+// in whichever case, or a result could end itself and forge the next one. Tags of
+// calls stay: what is read of them is the model's answer alone.
+func (m *Message) breakTag(tag string) {
+	var b strings.Builder
+	points := slices.Clone(m.Breakpoints)
+	rest := 0
+	for i := 0; i+len(tag) <= len(m.Content); i++ {
+		if !strings.EqualFold(m.Content[i:i+len(tag)], tag) {
+			continue
+		}
+		b.WriteString(m.Content[rest:i+1] + `\`)
+		rest = i + 1
+		for j, at := range m.Breakpoints {
+			if at > i {
+				points[j]++
+			}
+		}
+	}
+	m.Content, m.Breakpoints = b.String()+m.Content[rest:], points
 }
