@@ -429,3 +429,18 @@ func TestLife_MixedLoadLeavesNothingBehind(t *testing.T) {
 	h.eventually(func() bool { a, b := h.admission.counts(); return a+b == 0 && f.running() == 0 })
 	require.Equal(t, 200, h.chat().status)
 }
+
+// What comes before a chat asks for its place, its body and its prompt, is no
+// time in the queue.
+func TestLife_TheQueueBeginsWhenAPlaceIsAskedFor(t *testing.T) {
+	h := newHost(t, newFakeStation(t))
+	rec := &record{id: "r", arrived: time.Now().Add(-time.Hour)}
+	r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(body()))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	h.Server.chat(w, r.WithContext(context.WithValue(r.Context(), recordKey{}, rec)))
+	require.Equal(t, http.StatusOK, w.Code, "%s", w.Body)
+	require.Positive(t, rec.queue)
+	require.Less(t, rec.queue, time.Minute)
+	require.Greater(t, rec.ttft, time.Hour)
+}

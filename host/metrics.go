@@ -39,7 +39,7 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_http_requests_total", Help: "Requests by route, method and status."}, []string{"route", "method", "status"}),
 		seconds:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "thoth_http_request_seconds", Help: "Time to the end of the answer.", Buckets: timeBuckets}, []string{"route"}),
-		queue:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "thoth_chat_queue_seconds", Help: "Time from a chat's arrival to its place.", Buckets: timeBuckets}),
+		queue:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "thoth_chat_queue_seconds", Help: "Time a chat waits for its place.", Buckets: timeBuckets}),
 		ttft:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "thoth_chat_first_token_seconds", Help: "Time from a chat's arrival to its first token.", Buckets: timeBuckets}),
 		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_tokens_total", Help: "Tokens of ended chats by kind."}, []string{"kind"}),
 		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_errors_total", Help: "Errors by code, those inside a stream included."}, []string{"code"}),

@@ -56,12 +56,13 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 
 	ping := newPulse(s.o.PingInterval)
 	defer ping.stop()
+	asked := time.Now() // the prompt's own time comes before
 	if e := s.wait(ctx, j, ping, out); e != nil {
 		return e
 	}
 	defer j.place.leave()
 	j.body.release()
-	j.rec.queue = time.Since(j.rec.arrived)
+	j.rec.queue = time.Since(asked)
 
 	n := len(j.calls)
 	events := make(chan event, 16*n)
