@@ -126,6 +126,9 @@ func (s *Server) admits(ctx context.Context, v *view, model string, cache openai
 	if !v.serves(model) {
 		return v.notFound(model)
 	}
+	if e := v.mayWrite(model); e != nil {
+		return e
+	}
 	return s.mayPin(ctx, cache)
 }
 

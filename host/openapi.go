@@ -88,7 +88,7 @@ func (s *Server) document(names []string) *openapi.Document {
 	return &openapi.Document{
 		Title: "thoth", Version: version(s.o.Build), Keys: s.keys.used(),
 		Note: "Chat with the model of this server, by the API of OpenAI. docs/http-api.md tells more.",
-		Tags: []openapi.Tag{{Name: "chat", Note: "Ask the model."}, {Name: "completions", Note: "Text goes on."}, {Name: "models", Note: "What is served."}, {Name: "text", Note: "Tokens and prompts."},
+		Tags: []openapi.Tag{{Name: "chat", Note: "Ask the model."}, {Name: "completions", Note: "Text goes on."}, {Name: "embeddings", Note: "Vectors of texts."}, {Name: "models", Note: "What is served."}, {Name: "text", Note: "Tokens and prompts."},
 			{Name: "server", Note: "State and numbers."}, {Name: "liquid memory", Note: "What is stored of prompts."}},
 		Operations: []openapi.Operation{
 			chat,
@@ -96,6 +96,7 @@ func (s *Server) document(names []string) *openapi.Document {
 			{Method: http.MethodGet, Path: "/v1/models", ID: "listModels", Tag: "models", Summary: "The served names", Answer: openai.ModelList{}, Errors: errorsOfKeys},
 			{Method: http.MethodGet, Path: "/v1/models/{model}", ID: "getModel", Tag: "models", Summary: "One served name", Parameters: named,
 				Answer: openai.Model{}, Errors: append([]int{404}, errorsOfKeys...)},
+			ask("/v1/embeddings", "createEmbedding", "embeddings", "Vectors of texts", openai.EmbeddingRequest{}, openai.EmbeddingList{}),
 			ask("/tokenize", "tokenize", "text", "The tokens of a text", openai.TokenizeRequest{}, openai.TokenList{}),
 			ask("/detokenize", "detokenize", "text", "The text of tokens", openai.DetokenizeRequest{}, openai.Detokenized{}),
 			template,
@@ -172,11 +173,12 @@ var headerNotes = map[string]openapi.Schema{
 
 // forms are the types that read or write themselves.
 var forms = map[reflect.Type]openapi.Schema{
-	reflect.TypeFor[openai.Int]():       {"type": "integer"},
-	reflect.TypeFor[openai.Stop]():      {"anyOf": []openapi.Schema{{"type": "string", "minLength": 1}, {"type": "array", "items": openapi.Schema{"type": "string", "minLength": 1}}, {"type": "null"}}},
-	reflect.TypeFor[openai.Arguments](): {"type": "string", "description": "A JSON object as text.", "examples": []string{"{}"}},
-	reflect.TypeFor[openai.Content]():   content,
-	reflect.TypeFor[openai.Prompts]():   {},
+	reflect.TypeFor[openai.EmbeddingVector](): {"anyOf": []openapi.Schema{{"type": "array", "items": openapi.Schema{"type": "number"}}, {"type": "string", "contentEncoding": "base64"}}},
+	reflect.TypeFor[openai.Int]():             {"type": "integer"},
+	reflect.TypeFor[openai.Stop]():            {"anyOf": []openapi.Schema{{"type": "string", "minLength": 1}, {"type": "array", "items": openapi.Schema{"type": "string", "minLength": 1}}, {"type": "null"}}},
+	reflect.TypeFor[openai.Arguments]():       {"type": "string", "description": "A JSON object as text.", "examples": []string{"{}"}},
+	reflect.TypeFor[openai.Content]():         content,
+	reflect.TypeFor[openai.Prompts]():         {},
 	reflect.TypeFor[openai.Token](): {"anyOf": []openapi.Schema{{"type": "integer"}, {"type": "object", "required": []string{"id", "piece"}, "properties": openapi.Schema{
 		"id": openapi.Schema{"type": "integer"}, "piece": openapi.Schema{"anyOf": []openapi.Schema{{"type": "string"}, {"type": "array", "items": openapi.Schema{"type": "integer", "minimum": 0, "maximum": 255}}}}}}}},
 }

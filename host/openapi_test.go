@@ -78,6 +78,8 @@ var answersOf = []struct{ method, path, body string }{
 	{"POST", "/v1/chat/completions", body()}, {"POST", "/v1/chat/completions", body(`"n":2,"logprobs":true,"top_logprobs":1`)},
 	{"POST", "/v1/chat/completions", body(`"stream":true`)}, {"POST", "/v1/chat/completions", "{}"},
 	{"POST", "/v1/completions", `{"model":"` + model + `","prompt":"a","logprobs":1}`}, {"POST", "/v1/completions", `{"model":"` + model + `","prompt":["a","b"],"stream":true}`}, {"POST", "/v1/completions", "{}"},
+	{"POST", "/v1/embeddings", `{"model":"` + model + `","input":["a","b"]}`}, {"POST", "/v1/embeddings", `{"model":"` + model + `","input":"a","encoding_format":"base64"}`},
+	{"POST", "/v1/embeddings", `{"model":"` + model + `","input":[]}`},
 	{"POST", "/tokenize", `{"content":"a"}`}, {"POST", "/tokenize", `{"content":"a","with_pieces":true}`}, {"POST", "/tokenize", `[]`},
 	{"POST", "/detokenize", `{"tokens":[1]}`}, {"POST", "/detokenize", `{"tokens":1}`},
 	{"POST", "/apply-template", `{"messages":[{"role":"user","content":"x"}]}`}, {"POST", "/apply-template", `{`},

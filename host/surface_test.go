@@ -26,7 +26,7 @@ func TestSurface_UnknownRoutesAndMethodsAreEnvelopes(t *testing.T) {
 	}{
 		{"GET", "/v1/chat/completions", "POST", 405}, {"DELETE", "/v1/chat/completions", "POST", 405},
 		{"OPTIONS", "/v1/chat/completions", "POST", 405}, {"POST", "/v1/models", "GET, HEAD", 405},
-		{"PUT", "/health", "GET, HEAD", 405}, {"POST", "/v1/nope", "", 404}, {"POST", "/v1/embeddings", "", 404},
+		{"PUT", "/health", "GET, HEAD", 405}, {"POST", "/v1/nope", "", 404}, {"GET", "/v1/embeddings", "POST", 405},
 		{"POST", "/v1/responses", "", 404}, {"GET", "/", "", 404}, {"GET", "/v1/models/none", "", 404},
 		{"BREW", "/health", "GET, HEAD", 405},
 	} {

@@ -24,6 +24,7 @@ type textStation struct {
 	mu     sync.Mutex
 	asked  []wire.TokenizeRequest
 	tokens []wire.DetokenizeRequest
+	embeds []wire.EmbedRequest
 	fail   *wire.Error
 }
 
@@ -47,6 +48,19 @@ func newTextStation(t *testing.T) *textStation {
 			a := wire.TokenizeResponse{Tokens: []int32{5, 6}}
 			if q.Pieces {
 				a.Pieces = [][]byte{[]byte(" é"), {0xc3}}
+			}
+			_ = json.NewEncoder(w).Encode(a)
+		case wire.RouteEmbed:
+			var q wire.EmbedRequest
+			_ = json.NewDecoder(r.Body).Decode(&q)
+			f.embeds = append(f.embeds, q)
+			if f.fail != nil {
+				(&frames{w}).refuse(f.fail)
+				return
+			}
+			a := wire.VectorsResponse{Dimensions: 4, Pooling: "mean"}
+			for i := range max(len(q.Input), len(q.InputTokens)) {
+				a.Vectors, a.Tokens = append(a.Vectors, wire.Vector{3, float32(i), 4, 0}), append(a.Tokens, 3+i)
 			}
 			_ = json.NewEncoder(w).Encode(a)
 		case wire.RouteDetokenize:
