@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -51,13 +52,8 @@ func (r *ChatRequest) validateFormat(Limits) *Error {
 		}
 		r.Format = f
 	}
-	bound := ""
-	switch {
-	case r.Format.Kind != FormatText:
-		bound = field(r.Format.Param)
-	case r.Choice.Mode == ToolRequired:
-		bound = "tool_choice"
-	default:
+	bound := r.bound()
+	if bound == "" {
 		return nil
 	}
 	// Either would end the answer, or go on with it, where it is not whole.
@@ -71,6 +67,27 @@ func (r *ChatRequest) validateFormat(Limits) *Error {
 		return NewError(CodeInvalidValue, "grammar", "grammar cannot be combined with tools, unless tool_choice is \"none\": it describes the whole answer")
 	}
 	return nil
+}
+
+// bound is the parameter because of which a grammar binds the answer, or the
+// calls in it; "" when the model is free.
+func (r *ChatRequest) bound() string {
+	switch {
+	case r.Format.Kind != FormatText:
+		return field(r.Format.Param)
+	case r.Choice.Mode == ToolRequired:
+		return "tool_choice"
+	case r.Choice.Mode == ToolNone || len(r.Tools) == 0:
+		return ""
+	case !r.Parallel():
+		return "parallel_tool_calls false"
+	}
+	for i, t := range r.Tools {
+		if t.Strict && (r.Choice.Allowed == nil || slices.Contains(r.Choice.Allowed, i)) {
+			return fmt.Sprintf("tools[%d].function.strict", i)
+		}
+	}
+	return ""
 }
 
 func (r *ChatRequest) responseFormat() (Format, *Error) {

@@ -36,19 +36,20 @@ func TestDecodeChat_ToolsKeepTheirTextAndChoice(t *testing.T) {
 		return strings.Join(names, ",")
 	}
 	for fields, want := range map[string]ToolChoice{
-		``:                                      {Mode: ToolNone},
-		`"tools":null`:                          {Mode: ToolNone},
-		`"tools":[]`:                            {Mode: ToolNone},
-		`"tools":[],"tool_choice":"auto"`:       {Mode: ToolNone},
-		`"tool_choice":null`:                    {Mode: ToolNone},
-		tools:                                   {Mode: ToolAuto},
-		tools + `,"tool_choice":null`:           {Mode: ToolAuto},
-		tools + `,"tool_choice":"auto"`:         {Mode: ToolAuto},
-		tools + `,"tool_choice":"none"`:         {Mode: ToolNone},
-		tools + `,"tool_choice":"required"`:     {Mode: ToolRequired},
-		tools + `,"tool_choice":` + named("b"):  {Mode: ToolRequired, Allowed: []int{1}},
-		tools + `,"parallel_tool_calls":false`:  {Mode: ToolAuto},
-		tools + `,"stop":"x","ignore_eos":true`: {Mode: ToolAuto},
+		``:                                     {Mode: ToolNone},
+		`"tools":null`:                         {Mode: ToolNone},
+		`"tools":[]`:                           {Mode: ToolNone},
+		`"tools":[],"tool_choice":"auto"`:      {Mode: ToolNone},
+		`"tool_choice":null`:                   {Mode: ToolNone},
+		tools:                                  {Mode: ToolAuto},
+		tools + `,"tool_choice":null`:          {Mode: ToolAuto},
+		tools + `,"tool_choice":"auto"`:        {Mode: ToolAuto},
+		tools + `,"tool_choice":"none"`:        {Mode: ToolNone},
+		tools + `,"tool_choice":"required"`:    {Mode: ToolRequired},
+		tools + `,"tool_choice":` + named("b"): {Mode: ToolRequired, Allowed: []int{1}},
+		tools + `,"parallel_tool_calls":false`: {Mode: ToolAuto},
+		tools + `,"stop":"x","ignore_eos":true,"tool_choice":"none","parallel_tool_calls":false`:                                                                {Mode: ToolNone},
+		tools + `,"stop":"x","ignore_eos":true,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` + named("b") + `]}}`:             {Mode: ToolAuto, Allowed: []int{1}},
 		tools + `,"grammar":"","tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` + named("c-1_X", "get_weather", "c-1_X") + `]}}`: {Mode: ToolAuto, Allowed: []int{0, 2}},
 		tools + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[` + named("b") + `]}}`:                                      {Mode: ToolRequired, Allowed: []int{1}},
 	} {
@@ -115,6 +116,7 @@ func TestDecodeChat_BadToolsAreRefusedByPath(t *testing.T) {
 
 func TestDecodeChat_BadToolChoicesAreRefusedByPath(t *testing.T) {
 	with := func(choice string) string { return `"tools":[` + tool("a") + `],"tool_choice":` + choice }
+	const strict = `"tools":[{"type":"function","function":{"name":"b"}},{"type":"function","function":{"name":"a","strict":true}}]`
 	allowed := func(in string) string { return with(`{"type":"allowed_tools","allowed_tools":` + in + `}`) }
 	for fields, want := range map[string]struct {
 		param string
@@ -144,10 +146,15 @@ func TestDecodeChat_BadToolChoicesAreRefusedByPath(t *testing.T) {
 		allowed(`{"mode":"auto","tools":[` + tool("a") + `,` + tool("b") + `]}`): {"tool_choice.allowed_tools.tools[1].function.name", CodeInvalidValue},
 		with(`"required"`) + `,"stop":"x"`:                                       {"stop", CodeInvalidValue},
 		with(`"required"`) + `,"ignore_eos":true`:                                {"ignore_eos", CodeInvalidValue},
+		with(`"auto"`) + `,"stop":"x","parallel_tool_calls":false`:               {"stop", CodeInvalidValue},
+		with(`"auto"`) + `,"ignore_eos":true,"parallel_tool_calls":false`:        {"ignore_eos", CodeInvalidValue},
+		strict + `,"stop":"x"`:                                                   {"stop", CodeInvalidValue},
+		strict + `,"ignore_eos":true`:                                            {"ignore_eos", CodeInvalidValue},
 		with(`"auto"`) + `,"grammar":"root ::= \"a\""`:                           {"grammar", CodeInvalidValue},
 	} {
 		refused(t, fields, want.param, want.code)
 	}
+	require.Contains(t, refused(t, strict+`,"stop":"x"`, "stop", CodeInvalidValue).Message, "tools[1].function.strict")
 	require.Contains(t, refused(t, with(tool("no_such")), "tool_choice.function.name", CodeInvalidValue).Message, "no_such")
 }
 
