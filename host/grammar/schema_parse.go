@@ -191,7 +191,7 @@ func (c *compiler) keyword(s *schema, name string, v *value) error {
 		s.additional = c.at(v, path, s.depth+1)
 	case "items":
 		if v.kind == '[' {
-			return fail(path, "a list of schemas is not enforced here, prefixItems is")
+			return fail(path, "a list of schemas is not taken here, prefixItems is")
 		}
 		s.items = c.at(v, path, s.depth+1)
 	case "prefixItems":
@@ -213,7 +213,7 @@ func (c *compiler) keyword(s *schema, name string, v *value) error {
 		return nil
 	default:
 		if slices.Contains(unenforced, name) && !idle(s.value, name, v) {
-			return fail(path, "is not enforced, and ignoring it would break the schema")
+			return fail(path, "the keyword is not supported, and to ignore it would break the schema")
 		}
 		return nil
 	}

@@ -14,7 +14,8 @@ func (c *compiler) resolve(path string, v *value) (*schema, error) {
 	}
 	ref := v.text
 	if id := c.document.get("$id"); id != nil && id.kind == '"' && id.text != "" {
-		if rest, ok := strings.CutPrefix(ref, strings.TrimSuffix(id.text, "#")); ok {
+		// What goes on behind the name otherwise is another document's name.
+		if rest, ok := strings.CutPrefix(ref, strings.TrimSuffix(id.text, "#")); ok && (rest == "" || rest[0] == '#') {
 			ref = "#" + strings.TrimPrefix(rest, "#")
 		}
 	}

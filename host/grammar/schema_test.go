@@ -249,13 +249,16 @@ func TestBuilderSchema_RefusesWhatItCannotEnforceByPlace(t *testing.T) {
 		`{"exclusiveMinimum": true}`:                       "exclusiveMinimum: must be a number",
 		`{"anyOf": {}}`:                                    "anyOf: must be a list of at least one schema",
 		`{"allOf": []}`:                                    "allOf: must be a list of at least one schema",
-		`{"items": [{}]}`:                                  "items: a list of schemas is not enforced here, prefixItems is",
+		`{"items": [{}]}`:                                  "items: a list of schemas is not taken here, prefixItems is",
 		`{"$ref": "#/nowhere"}`:                            `$ref: "#/nowhere" leads nowhere`,
 		`{"$ref": "#/anyOf/01", "anyOf": [true, true]}`:    `$ref: "#/anyOf/01" leads nowhere`,
 		`{"$ref": "http://other/x"}`:                       `$ref: "http://other/x" is not supported, a reference is # or a JSON pointer such as #/$defs/name`,
-		`{"$ref": "#name"}`:                                `$ref: "#name" is not supported`,
-		`{"$ref": "#/%zz"}`:                                `$ref: "#/%zz" has a malformed % escape`,
-		`{"properties": {"a": {"$id": "x"}}}`:              "properties.a.$id: is supported at the root alone",
+		`{"$id": "http://x/a", "$ref": "http://x/a/$defs/q", "$defs": {"q": true}}`:   `$ref: "http://x/a/$defs/q" is not supported`,
+		`{"$id": "http://x/a#", "$ref": "http://x/ab", "$defs": {"q": true}}`:         `$ref: "http://x/ab" is not supported`,
+		`{"$id": "http://x/a", "$ref": "http://x/a/#/$defs/q", "$defs": {"q": true}}`: `$ref: "http://x/a/#/$defs/q" is not supported`,
+		`{"$ref": "#name"}`:                   `$ref: "#name" is not supported`,
+		`{"$ref": "#/%zz"}`:                   `$ref: "#/%zz" has a malformed % escape`,
+		`{"properties": {"a": {"$id": "x"}}}`: "properties.a.$id: is supported at the root alone",
 		`{"$ref": "#/$defs/a/b", "$defs": {"a": {"$id": "x", "b": true}}}`: "leads through a schema with an $id of its own",
 		`{"$ref": "#"}`: "the schema refers to itself without end",
 		`{"anyOf": [{"type": "null"}, {"$ref": "#"}]}`: "the schema refers to itself without end",
@@ -291,7 +294,7 @@ func TestBuilderSchema_RefusesByNameTheKeywordsItDoesNotEnforce(t *testing.T) {
 		"propertyNames": `{}`, "unevaluatedItems": `false`, "unevaluatedProperties": `false`, "uniqueItems": `true`,
 	} {
 		_, err := grammar.NewBuilder(grammar.Limits{}).Schema([]byte(`{"properties": {"a": {"anyOf": [{"` + keyword + `": ` + value + `}]}}}`))
-		require.EqualError(t, err, "properties.a.anyOf[0]."+keyword+": is not enforced, and ignoring it would break the schema")
+		require.EqualError(t, err, "properties.a.anyOf[0]."+keyword+": the keyword is not supported, and to ignore it would break the schema")
 	}
 }
 
