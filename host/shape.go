@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -269,5 +270,15 @@ func refused(path string, bad *grammar.Error) *openai.Error {
 		code = openai.CodeInvalidValue // our own words, in which anything goes that is right
 	}
 	path = printable(path)
+	if about(bad.Message) {
+		return openai.NewError(code, path, "%s %s", path, strings.ToValidUTF8(bad.Message, "\ufffd"))
+	}
 	return openai.NewError(code, path, "%s cannot be enforced: %s", path, strings.ToValidUTF8(bad.Message, "\ufffd"))
+}
+
+// about tells whether what is wrong is said of the place, as "must be a number",
+// and not in a sentence of its own.
+func about(message string) bool {
+	verb, _, _ := strings.Cut(message, " ")
+	return slices.Contains([]string{"is", "has", "must", "can", "asks", "allows", "nests", "refers"}, verb)
 }

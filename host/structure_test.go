@@ -449,6 +449,21 @@ func TestStructure_HealthNamesTheDialect(t *testing.T) {
 	require.Equal(t, "generic", h.get("/health").json(t)["dialect"])
 }
 
+func TestShape_ErrorsAreSentences(t *testing.T) {
+	_, h := newModel(t, hermesTemplate)
+	for schema, want := range map[string]string{
+		`{"minLength":-1}`:      "guided_json.minLength must be a whole number, not negative",
+		`{"maxLength":1e9}`:     "guided_json.maxLength is 1000000000, the limit is ",
+		`{"uniqueItems":true}`:  "guided_json.uniqueItems cannot be enforced: the keyword is not supported, and to ignore it would break the schema",
+		`{"pattern":"^(?=a)b"}`: "guided_json.pattern cannot be enforced: the pattern has a lookahead",
+		`false`:                 "guided_json must be a JSON Schema object",
+	} {
+		r := h.chat(`"guided_json":` + schema)
+		require.Equal(t, 400, r.status)
+		require.Contains(t, r.body, want)
+	}
+}
+
 func TestShape_KeyTellsEverythingApart(t *testing.T) {
 	_, h := newModel(t, hermesTemplate)
 	held := 0
