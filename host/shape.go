@@ -211,7 +211,7 @@ func shapeKey(d *dialect.Dialect, a *dialect.Ask, f *openai.Format) string {
 			number(0)
 		}
 	}
-	write(d.Name)
+	write(d.Fingerprint())
 	write(a.Tail)
 	number(int(a.Mode))
 	flag(a.Parallel)

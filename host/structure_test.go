@@ -11,6 +11,7 @@ import (
 
 	"thoth/host/dialect"
 	"thoth/host/grammar/grammartest"
+	"thoth/host/openai"
 	"thoth/station/wire"
 )
 
@@ -478,6 +479,31 @@ func TestShape_KeyTellsEverythingApart(t *testing.T) {
 		require.Equal(t, 200, h.chat(fields, `"max_tokens":7`).status)
 		require.Equal(t, held, h.grammars.Bytes(), "%s is kept once", fields)
 	}
+}
+
+// Dialects of one name differ, and a station may come back with another model.
+func TestShape_KeyTellsDialectsOfOneFamilyApart(t *testing.T) {
+	_, h := newModel(t, hermesTemplate)
+	ask := &task{tools: []openai.Tool{{Name: "f"}}, choice: openai.ToolChoice{Mode: openai.ToolRequired}}
+	const shows = "{{ tools }}{{ tool_calls }}"
+	made := map[string]string{}
+	for _, template := range []string{
+		"<tool_call>", "<tool_call><think>", "<tool_call>[THINK]",
+		"[TOOL_CALLS]", "[TOOL_CALLS] [", "[TOOL_CALLS]<think>",
+		"functools[", "<|tool_call|><|/tool_call|>",
+	} {
+		for range 2 {
+			got, e := h.shape(ask, dialect.Detect(shows+template, ""), nil)
+			require.Nil(t, e)
+			other, taken := made[got.grammar]
+			require.True(t, !taken || other == template, "%s has the grammar of %s", template, other)
+			made[got.grammar] = template
+		}
+	}
+	held := h.grammars.Bytes()
+	_, e := h.shape(ask, dialect.Detect(shows+"<tool_call>", ""), nil)
+	require.Nil(t, e)
+	require.Equal(t, held, h.grammars.Bytes(), "one model has one grammar")
 }
 
 // sunk is a sink that takes everything.

@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"regexp"
 	"strings"
 )
@@ -32,6 +34,8 @@ func Detect(template, architecture string) *Dialect {
 		d.Thinks, d.think = true, openTags
 	}
 	d.single = !d.generic && (d.harmony || singleCall.MatchString(template))
+	sum := sha256.Sum256([]byte(architecture + "\x00" + template))
+	d.origin = hex.EncodeToString(sum[:])
 	return d
 }
 

@@ -14,7 +14,13 @@ type Dialect struct {
 	single  bool // the template shows one call a turn and fails on more
 	harmony bool
 	write   writer
+
+	origin string // a hash of what the dialect was found by
 }
+
+// Fingerprint tells dialects apart that share a family's name and do not read and
+// write alike. It is the same for the same model.
+func (d *Dialect) Fingerprint() string { return d.origin }
 
 // ControlText tells whether markers of the family are control tokens, which the
 // station must therefore write as text.
