@@ -44,6 +44,8 @@ type Builder struct {
 	size   int             // bytes of all rules
 	texts  map[string]dfa  // automata of patterns, made before
 	work   int             // left for making more of them
+	keys   []string        // of made, in order: what to undo
+	names  []Rule          // of rules, in order
 	err    *Error          // the first failure
 }
 
@@ -229,6 +231,7 @@ func (b *Builder) declare(hint string) Rule {
 		r = Rule(name + "-" + strconv.Itoa(i))
 	}
 	b.rules[r] = &rule{}
+	b.names = append(b.names, r)
 	return r
 }
 
@@ -276,8 +279,13 @@ func (b *Builder) once(key string, make func() Rule) Rule {
 		return r
 	}
 	r := make()
-	b.made[key] = r
+	b.keep(key, r)
 	return r
+}
+
+func (b *Builder) keep(key string, r Rule) {
+	b.made[key] = r
+	b.keys = append(b.keys, key)
 }
 
 // times is r exactly n times, by doubling: x4 is x2 x2.

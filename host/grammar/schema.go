@@ -19,6 +19,8 @@ type compiler struct {
 	schemas  map[*value]*schema
 	nodes    map[string]*node // by the schemas they unite
 
+	done map[*node]bool // judged, with all that it reaches
+
 	visited, steps int
 	nested         int  // validations inside each other
 	proving        bool // that nothing is valid: what is not sure counts as valid
@@ -29,8 +31,15 @@ type compiler struct {
 // properties only, unless there are none or additionalProperties is given; when
 // no type is stated, the types its keywords speak of.
 func (b *Builder) Schema(text []byte) (Rule, error) {
-	c := &compiler{b: b, limits: b.limits, schemas: map[*value]*schema{}, nodes: map[string]*node{}}
-	return c.compile(text)
+	c := newCompiler(b)
+	if err := c.readDocument(text); err != nil {
+		return "", err
+	}
+	return c.compile(c.document, "", 0)
+}
+
+func newCompiler(b *Builder) *compiler {
+	return &compiler{b: b, limits: b.limits, schemas: map[*value]*schema{}, nodes: map[string]*node{}, done: map[*node]bool{}}
 }
 
 // Object is any JSON object. That one name comes once only cannot be said in a
@@ -62,19 +71,24 @@ func (b *Builder) Value() Rule {
 	})
 }
 
-func (c *compiler) compile(text []byte) (Rule, error) {
+func (c *compiler) readDocument(text []byte) error {
 	if len(text) > c.limits.SchemaBytes {
-		return "", fail("", "has %d bytes, the limit is %d", len(text), c.limits.SchemaBytes)
+		return fail("", "has %d bytes, the limit is %d", len(text), c.limits.SchemaBytes)
 	}
 	// A schema below another takes two levels of JSON at most.
 	document, err := decodeValue(text, 2*c.limits.Depth+2)
 	if errors.Is(err, errTooDeep) {
-		return "", fail("", "nests deeper than %d schemas, the limit", c.limits.Depth)
+		return fail("", "nests deeper than %d schemas, the limit", c.limits.Depth)
 	} else if err != nil {
-		return "", fail("", "%v", err)
+		return fail("", "%v", err)
 	}
 	c.document = document
-	root, err := c.node("", []*schema{c.at(document, "", 0)})
+	return nil
+}
+
+// compile is the rule of the schema at a place in the document.
+func (c *compiler) compile(v *value, path string, depth int) (Rule, error) {
+	root, err := c.node(path, []*schema{c.at(v, path, depth)})
 	if err != nil {
 		return "", err
 	}
@@ -103,11 +117,17 @@ func (c *compiler) compile(text []byte) (Rule, error) {
 	if c.b.err != nil {
 		return "", c.b.err
 	}
+	for _, n := range nodes {
+		c.done[n] = true
+	}
 	return r, nil
 }
 
-// reach finds the nodes that may be written, root first.
+// reach finds the nodes that may be written and are not done, root first.
 func (c *compiler) reach(root *node) ([]*node, error) {
+	if c.done[root] {
+		return nil, nil
+	}
 	nodes, known := []*node{root}, map[*node]bool{root: true}
 	for i := 0; i < len(nodes); i++ {
 		n := nodes[i]
@@ -119,7 +139,7 @@ func (c *compiler) reach(root *node) ([]*node, error) {
 				return nil, err
 			}
 			for _, child := range sh.children() {
-				if !known[child] {
+				if !known[child] && !c.done[child] {
 					known[child] = true
 					nodes = append(nodes, child)
 				}

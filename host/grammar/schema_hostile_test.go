@@ -47,8 +47,11 @@ func TestSchema_HostileSchemasEndAtALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBuilder(Limits{})
-			c2 := &compiler{b: b, limits: b.limits, schemas: map[*value]*schema{}, nodes: map[string]*node{}}
-			_, err := c2.compile([]byte(c.schema))
+			c2 := newCompiler(b)
+			err := c2.readDocument([]byte(c.schema))
+			if err == nil {
+				_, err = c2.compile(c2.document, "", 0)
+			}
 			require.ErrorContains(t, err, c.want)
 			require.LessOrEqual(t, c2.visited, b.limits.Nodes+1)
 			require.LessOrEqual(t, c2.steps, 2*stepsPerNode*b.limits.Nodes)

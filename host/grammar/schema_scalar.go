@@ -45,7 +45,7 @@ func (b *Builder) remember(key string, make func() (Rule, error)) (Rule, error) 
 	}
 	r, err := make()
 	if err == nil {
-		b.made["\x00"+key] = r
+		b.keep("\x00"+key, r)
 	}
 	return r, err
 }
