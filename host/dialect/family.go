@@ -63,7 +63,7 @@ type block struct {
 	lead    string   // before the first call
 	between string   // before each further call
 	close   []string // after the last call, one after the other; models forget them
-	call    func(tool func(name string) *Tool) reader
+	call    func(types typesOf) reader
 }
 
 // A reader follows one call while its text grows. The text given to read is all
@@ -123,7 +123,7 @@ const (
 	olmoCallsEnd = "</function_calls>"
 )
 
-func jsonReader(func(string) *Tool) reader { return &jsonCall{} }
+func jsonReader(typesOf) reader { return &jsonCall{} }
 
 // The families. Their blocks are what the parser accepts, a little more than
 // their grammars write.
@@ -136,7 +136,7 @@ func hermes() *Dialect {
 }
 
 func qwenCoder() *Dialect {
-	call := func(tool func(string) *Tool) reader { return &taggedCall{form: coderTags, tool: tool} }
+	call := func(types typesOf) reader { return &taggedCall{form: coderTags, types: types} }
 	return &Dialect{
 		Name: "qwen3-coder",
 		blocks: []block{
@@ -149,7 +149,7 @@ func qwenCoder() *Dialect {
 }
 
 func glm() *Dialect {
-	call := func(tool func(string) *Tool) reader { return &taggedCall{form: glmTags, tool: tool} }
+	call := func(types typesOf) reader { return &taggedCall{form: glmTags, types: types} }
 	return &Dialect{
 		Name:   "glm",
 		blocks: []block{{open: toolCall, close: []string{toolCallEnd}, call: call}},
@@ -179,7 +179,7 @@ func mistral(args, space bool) *Dialect {
 		Name: "mistral",
 		blocks: []block{
 			{open: mistralCalls, lead: "[", between: ",", close: []string{"]"}, call: jsonReader},
-			{open: mistralCalls, call: func(func(string) *Tool) reader { return &argsCall{} }},
+			{open: mistralCalls, call: func(typesOf) reader { return &argsCall{} }},
 		},
 		control: true,
 		write:   listWriter{open: open, between: ", ", close: "]", call: named("arguments"), id: true},
@@ -196,7 +196,7 @@ func deepseek(fenced bool) *Dialect {
 		Name: "deepseek",
 		blocks: []block{{
 			open: deepseekCalls, lead: deepseekCall, between: deepseekCall, close: []string{deepseekCallsEnd},
-			call: func(func(string) *Tool) reader { return &deepseekReader{} },
+			call: func(typesOf) reader { return &deepseekReader{} },
 		}},
 		control: true,
 		write: listWriter{open: deepseekCalls, close: deepseekCallsEnd, before: deepseekCall, after: deepseekCallEnd,
@@ -248,7 +248,7 @@ func functionGemma() *Dialect {
 	return &Dialect{
 		Name: "functiongemma",
 		blocks: []block{{open: gemmaCall, lead: "call:", close: []string{gemmaCallEnd},
-			call: func(func(string) *Tool) reader { return &gemmaReader{} }}},
+			call: func(typesOf) reader { return &gemmaReader{} }}},
 		control: true,
 		write:   gemmaWriter{},
 	}
@@ -258,7 +258,7 @@ func olmo() *Dialect {
 	return &Dialect{
 		Name: "olmo3",
 		blocks: []block{{open: olmoCalls, between: "\n", close: []string{olmoCallsEnd},
-			call: func(func(string) *Tool) reader { return &pythonCall{} }}},
+			call: func(typesOf) reader { return &pythonCall{} }}},
 		write: pythonWriter{},
 	}
 }

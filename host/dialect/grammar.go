@@ -18,15 +18,18 @@ const maxCalls = 16
 // that cannot be enforced is an error when the choice is required or the tool is
 // strict; else the arguments are any JSON object.
 func (d *Dialect) Grammar(b *grammar.Builder, ask Ask) (rule grammar.Rule, bound bool, err error) {
-	tools := ask.callees()
-	if ask.Mode == ModeRequired && len(tools) == 0 {
+	callable := len(ask.callable()) > 0
+	if ask.Mode == ModeRequired && !callable {
 		return "", false, &grammar.Error{Path: "tool_choice", Message: "asks for a call, but there is no tool that may be called"}
 	}
-	if !ask.bindsCalls() && ask.Content == "" && (len(tools) > 0 || len(ask.Tools) == 0 || len(d.Markers()) == 0) {
+	if !ask.bindsCalls() && ask.Content == "" && (callable || len(ask.Tools) == 0 || len(d.Markers()) == 0) {
 		return "", false, nil
 	}
-	if !ask.bindsCalls() {
-		tools = nil
+	var tools []callee
+	if ask.bindsCalls() {
+		if tools, err = ask.callees(b); err != nil {
+			return "", false, err
+		}
 	}
 	most := maxCalls
 	if !ask.Parallel || d.single {
@@ -96,15 +99,29 @@ func (d *Dialect) text(b *grammar.Builder, how opening, calls grammar.Rule) gram
 type callee struct {
 	*Tool
 	index int
-	must  bool // its schema has to be enforced
+	must  bool           // its schema has to be enforced
+	root  *grammar.Place // of its parameters, nil if there are none
+	free  bool           // nothing of the schema is enforced: it is beyond the limits
 }
 
-func (a Ask) callees() []callee {
+func (a Ask) callees(b *grammar.Builder) ([]callee, error) {
 	var out []callee
 	for _, i := range a.callable() {
-		out = append(out, callee{&a.Tools[i], i, a.Mode == ModeRequired || a.Tools[i].Strict})
+		c := callee{Tool: &a.Tools[i], index: i, must: a.Mode == ModeRequired || a.Tools[i].Strict}
+		if len(c.Parameters) > 0 {
+			d, err := b.Document(c.Parameters)
+			switch {
+			case err == nil:
+				c.root = d.Root()
+			case c.must:
+				return nil, c.placed(err)
+			default:
+				c.root, c.free = readParameters(c.Parameters), true
+			}
+		}
+		out = append(out, c)
 	}
-	return out
+	return out, nil
 }
 
 // path is a place in the request below the tool's parameters.
@@ -116,28 +133,33 @@ func (c callee) path(below string) string {
 	return path + below
 }
 
-func (c callee) refuse(below, format string, args ...any) error {
-	return &grammar.Error{Path: c.path(below), Message: fmt.Sprintf(format, args...)}
+func (c callee) refuse(at *grammar.Place, format string, args ...any) error {
+	return &grammar.Error{Path: c.path(at.Path()), Message: fmt.Sprintf(format, args...)}
 }
 
-// schema is the rule of JSON that is valid under a schema, which stands at a
-// place below the parameters. Where that need not be, otherwise stands in.
-func (c callee) schema(b *grammar.Builder, text []byte, below string, otherwise func() grammar.Rule) (grammar.Rule, error) {
-	if !c.must {
-		// A builder that has failed stays so; what may fail is tried elsewhere.
-		if _, err := grammar.NewBuilder(grammar.Limits{}).Schema(text); err != nil {
-			return otherwise(), nil
-		}
-	}
-	rule, err := b.Schema(text)
+// placed gives an error of the parameters' schema its place in the request.
+func (c callee) placed(err error) error {
 	var at *grammar.Error
 	if errors.As(err, &at) {
-		if below != "" && at.Path != "" && at.Path[0] != '[' {
-			below += "."
-		}
-		return "", &grammar.Error{Path: c.path(below + at.Path), Message: at.Message}
+		return &grammar.Error{Path: c.path(at.Path), Message: at.Message}
 	}
-	return rule, err
+	return err
+}
+
+// rule is JSON that is valid under the schema at a place. Where that need not be,
+// otherwise stands in.
+func (c callee) rule(at *grammar.Place, otherwise func() grammar.Rule) (grammar.Rule, error) {
+	if c.free {
+		return otherwise(), nil
+	}
+	rule, err := at.Rule()
+	switch {
+	case err == nil:
+		return rule, nil
+	case c.must:
+		return "", c.placed(err)
+	}
+	return otherwise(), nil
 }
 
 // arguments is the rule of all arguments as one JSON object.
@@ -145,7 +167,7 @@ func (c callee) arguments(b *grammar.Builder) (grammar.Rule, error) {
 	if len(c.Parameters) == 0 {
 		return b.Literal("{}"), nil
 	}
-	return c.schema(b, c.Parameters, "", b.Object)
+	return c.rule(c.root, b.Object)
 }
 
 // A writer makes the rule of one call or up to most calls.

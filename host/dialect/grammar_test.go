@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"fmt"
 	"math/rand"
 	"strings"
 	"testing"
@@ -315,8 +316,9 @@ func TestGrammar_PropertiesMustBeDeclared(t *testing.T) {
 	for schema, path := range map[string]string{
 		`{"type": "object", "required": ["a"]}`:                              "tools[0].function.parameters.required",
 		`{"type": "object", "properties": {"a": {}}, "minProperties": 1}`:    "tools[0].function.parameters.minProperties",
-		`{"type": "object", "properties": {"a<b": {}}, "required": ["a<b"]}`: "tools[0].function.parameters.properties.a<b",
+		`{"type": "object", "properties": {"a<b": {}}, "required": ["a<b"]}`: `tools[0].function.parameters.properties["a<b"]`,
 		`{"type": "array"}`: "tools[0].function.parameters.type",
+		`{"$ref": "#/$defs/x", "$defs": {"x": {"type": ["object", "null"]}}}`: "tools[0].function.parameters.$defs.x.type",
 	} {
 		ask := auto(Tool{Name: "f", Parameters: []byte(schema)})
 		ask.Mode = ModeRequired
@@ -325,4 +327,71 @@ func TestGrammar_PropertiesMustBeDeclared(t *testing.T) {
 		require.ErrorAs(t, err, &at, schema)
 		require.Equal(t, path, at.Path)
 	}
+}
+
+// A schema whose parts name each other many times over is looked at once, in the
+// grammar and by the parser.
+func TestGrammar_PartsThatNameEachOtherAreFollowedOnce(t *testing.T) {
+	var defs strings.Builder
+	for i := range 40 {
+		ref := fmt.Sprintf(`{"$ref": "#/$defs/d%d"}`, i+1)
+		fmt.Fprintf(&defs, `"d%d": {"anyOf": [%s]}, `, i, strings.Join([]string{ref, ref, ref, ref}, ", "))
+	}
+	tool := Tool{Name: "f", Parameters: []byte(`{"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}, "b": {"$ref": "#/$defs/loop"}}, "required": ["a"],
+		"$defs": {` + defs.String() + `"d40": {"type": "string"}, "loop": {"anyOf": [{"$ref": "#/$defs/loop"}, {"type": "null"}]}}}`)}
+	at := newSchema(readParameters(tool.Parameters)).Member("properties")
+	require.Equal(t, []string{"string"}, newSchema(at.Member("a")).types())
+	require.True(t, newSchema(at.Member("a")).plain())
+	require.Equal(t, []string{"null"}, newSchema(at.Member("b")).types())
+	require.False(t, newSchema(at.Member("b")).plain(), "it needs itself")
+
+	ask := auto(tool)
+	ask.Parallel = false
+	call := "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
+	require.True(t, compiled(t, qwenCoder(), ask, nil).Match(call))
+	require.Equal(t, `«0 f {"a": "1"}»`, parseAnyCut(t, qwenCoder(), ask, false, call))
+}
+
+// What a tool's arguments share is compiled once in the families that write them
+// one by one, though each has its own rule.
+func TestGrammar_ArgumentsShareTheirDefinitions(t *testing.T) {
+	tool := Tool{Name: "f", Parameters: []byte(`{"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"type": "array", "items": {"$ref": "#/$defs/x"}}, "c": {"$ref": "#/$defs/x"}},
+		"required": ["a", "b", "c"], "$defs": {"x": {"type": "object", "properties": {"marked": {"type": "integer"}}, "required": ["marked"]}}}`)}
+	for _, must := range []bool{true, false} {
+		ask := auto(tool)
+		ask.Parallel, ask.Tools[0].Strict = false, must
+		for _, d := range []*Dialect{qwenCoder(), glm(), olmo()} {
+			b := grammar.NewBuilder(grammar.Limits{})
+			rule, _, err := d.Grammar(b, ask)
+			require.NoError(t, err)
+			text, err := b.Build(rule)
+			require.NoError(t, err)
+			require.Equal(t, 1, strings.Count(text, `\"marked\"`), text)
+		}
+	}
+}
+
+// The limits of the builder hold, for tools that are not strict too.
+func TestGrammar_BuildersOwnLimits(t *testing.T) {
+	ask := auto(Tool{Name: "f", Parameters: []byte(`{"type": "object", "properties": {"a": {"type": "array", "items": {"type": "null"}, "minItems": 1, "maxItems": 3}}, "required": ["a"]}`)})
+	ask.Parallel = false
+	for most, enforced := range map[int]bool{2: false, 3: true} {
+		b := grammar.NewBuilder(grammar.Limits{Repeat: most})
+		rule, _, err := hermes().Grammar(b, ask)
+		require.NoError(t, err)
+		text, err := b.Build(rule)
+		require.NoError(t, err)
+		g, err := grammartest.Compile(text)
+		require.NoError(t, err)
+		require.Equal(t, enforced, !g.Match("<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"))
+	}
+	b := grammar.NewBuilder(grammar.Limits{SchemaBytes: 20})
+	rule, _, err := hermes().Grammar(b, ask)
+	require.NoError(t, err)
+	text, err := b.Build(rule)
+	require.NoError(t, err)
+	require.Contains(t, text, "value ::=", "a schema beyond the limits of one that need not be enforced: any object")
+	ask.Tools[0].Strict = true
+	_, _, err = hermes().Grammar(b, ask)
+	require.ErrorContains(t, err, "tools[0].function.parameters: the schema has")
 }

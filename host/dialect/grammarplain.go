@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"thoth/host/grammar"
 )
 
@@ -18,77 +16,54 @@ import (
 // property is an argument of a tool.
 type property struct {
 	name     string
-	schema   schema
-	text     jsontext.Value // of the schema, references included
-	below    string         // its path
+	at       *grammar.Place
+	schema   schema // at that place, or where it refers to
 	required bool
 }
 
 // properties are a tool's arguments, in the schema's order.
 func (c callee) properties(key func(name string) bool) ([]property, error) {
-	if len(c.Parameters) == 0 {
+	if c.root == nil {
 		return nil, nil
 	}
-	s := newSchema(c.Parameters, c.Parameters)
-	for _, word := range s.names {
+	s := newSchema(c.root)
+	for _, word := range s.Names() {
 		switch {
 		case annotation(word), word == "type", word == "properties", word == "required", word == "additionalProperties", word == "strict":
 		case c.must:
-			return nil, c.refuse(word, "this model writes arguments one by one; with tool_choice or strict, allowed beside them are type, properties, required and additionalProperties")
+			return nil, c.refuse(s.Member(word), "this model writes arguments one by one; with tool_choice or strict, allowed beside them are type, properties, required and additionalProperties")
 		}
 	}
 	if types := s.types(); c.must && !slices.Equal(types, []string{"object"}) && len(types) > 0 {
-		return nil, c.refuse("type", "must be object: a function's arguments are one")
+		return nil, c.refuse(s.Member("type"), "must be object: a function's arguments are one")
 	}
-	return c.members(s, "", key)
+	return c.members(s, key)
 }
 
-// members are the properties of an object's schema at a place below.
-func (c callee) members(s schema, below string, key func(name string) bool) ([]property, error) {
-	prefix := below
-	if below != "" {
-		prefix += "."
-	}
+// members are the properties of an object's schema.
+func (c callee) members(s schema, key func(name string) bool) ([]property, error) {
 	var out []property
-	required := s.required()
-	names, schemas := s.properties()
-	for _, name := range names {
-		p := property{name: name, schema: newSchema(s.root, schemas[name]), below: prefix + "properties." + name, required: slices.Contains(required, name)}
-		p.text = withDefinitions(s.root, schemas[name])
+	required := map[string]bool{}
+	for _, name := range s.required() {
+		required[name] = true
+	}
+	declared := s.Member("properties")
+	for _, name := range declared.Names() {
+		at := declared.Member(name)
 		if !key(name) {
-			if p.required && c.must {
-				return nil, c.refuse(p.below, "this model cannot write an argument of this name")
+			if required[name] && c.must {
+				return nil, c.refuse(at, "this model cannot write an argument of this name")
 			}
 			continue
 		}
-		out = append(out, p)
+		out = append(out, property{name, at, newSchema(at), required[name]})
 	}
-	for _, name := range required {
-		if _, ok := schemas[name]; !ok && c.must {
-			return nil, c.refuse(prefix+"required", "names %s, which properties does not declare", name)
+	for _, name := range s.required() {
+		if declared.Member(name) == nil && c.must {
+			return nil, c.refuse(s.Member("required"), "names %s, which properties does not declare", name)
 		}
 	}
 	return out, nil
-}
-
-// withDefinitions is a part of a schema with the definitions of the whole, which
-// its references point to.
-func withDefinitions(root, part jsontext.Value) jsontext.Value {
-	_, all := fields(root)
-	names, own := fields(part)
-	if names == nil {
-		return part
-	}
-	var out strings.Builder
-	for _, word := range []string{"$defs", "definitions"} {
-		if all[word] != nil && own[word] == nil {
-			out.WriteString(`, "` + word + `": ` + string(all[word]))
-		}
-	}
-	for _, name := range names {
-		out.WriteString(", " + quote(name) + ": " + string(own[name]))
-	}
-	return jsontext.Value("{" + strings.TrimPrefix(out.String(), ", ") + "}")
 }
 
 // joined is the rule of arguments in a row with a separator between them, the
@@ -119,13 +94,13 @@ func rawText(b *grammar.Builder, s schema, exclude ...string) (rule grammar.Rule
 	}
 	var texts []grammar.Rule
 	for _, value := range s.literals() {
-		text := unquote(string(value))
+		text := value.Text()
 		if text != strings.Trim(text, "\n") || slices.ContainsFunc(exclude, func(mark string) bool { return strings.Contains(text, mark) }) {
 			return "", false
 		}
 		texts = append(texts, b.Literal(text))
 	}
-	for _, word := range s.names {
+	for _, word := range s.Names() {
 		if !annotation(word) && word != "type" && word != "enum" && word != "const" {
 			return "", false
 		}
@@ -171,14 +146,14 @@ func (w taggedWriter) calls(b *grammar.Builder, tools []callee, most int) (gramm
 func (w taggedWriter) value(b *grammar.Builder, c callee, p property) (grammar.Rule, error) {
 	types := p.schema.types()
 	if len(types) > 0 && !slices.Contains(types, "string") {
-		return c.schema(b, p.text, p.below, b.Value)
+		return c.rule(p.at, b.Value)
 	}
 	rule, ok := rawText(b, p.schema, w.form.valueEnd)
 	switch {
 	case ok:
 		return rule, nil
 	case c.must:
-		return "", c.refuse(p.below, "this model writes texts without quotes; with tool_choice or strict, allowed for them are type, and enum or const of texts alone")
+		return "", c.refuse(p.at, "this model writes texts without quotes; with tool_choice or strict, allowed for them are type, and enum or const of texts alone")
 	}
 	return b.Without(w.form.valueEnd), nil
 }
@@ -197,7 +172,7 @@ func (pythonWriter) calls(b *grammar.Builder, tools []callee, most int) (grammar
 		var items []grammar.Rule
 		var required []bool
 		for _, p := range properties {
-			value, err := c.schema(b, p.text, p.below, b.Value)
+			value, err := c.rule(p.at, b.Value)
 			if err != nil {
 				return "", err
 			}
@@ -251,7 +226,7 @@ func (w gemmaWriter) value(b *grammar.Builder, c callee, p property, depth int) 
 	}
 	types := p.schema.types()
 	only := func(allowed ...string) bool {
-		return !slices.ContainsFunc(p.schema.names, func(word string) bool {
+		return !slices.ContainsFunc(p.schema.Names(), func(word string) bool {
 			return !annotation(word) && word != "type" && !slices.Contains(allowed, word)
 		})
 	}
@@ -262,16 +237,15 @@ func (w gemmaWriter) value(b *grammar.Builder, c callee, p property, depth int) 
 	} else if len(types) == 1 && depth < 8 {
 		switch types[0] {
 		case "integer", "number", "boolean":
-			return c.schema(b, p.text, p.below, func() grammar.Rule { return text(b.Without(exclude...)) })
+			return c.rule(p.at, func() grammar.Rule { return text(b.Without(exclude...)) })
 		case "array":
-			items, has := p.schema.words["items"]
-			if has && only("items") {
-				item, err := w.value(b, c, property{schema: newSchema(p.schema.root, items), text: withDefinitions(p.schema.root, items), below: p.below + ".items"}, depth+1)
+			if items := p.schema.Member("items"); items != nil && only("items") {
+				item, err := w.value(b, c, property{at: items, schema: newSchema(items)}, depth+1)
 				return b.Sequence(b.Literal("["), b.Choice("", b.Sequence(item, b.Repeat(b.Sequence(b.Literal(","), item), 0, -1))), b.Literal("]")), err
 			}
 		case "object":
 			if only("properties", "required", "additionalProperties") {
-				properties, err := c.members(p.schema, p.below, identifier.MatchString)
+				properties, err := c.members(p.schema, identifier.MatchString)
 				if err != nil {
 					return "", err
 				}
@@ -281,7 +255,7 @@ func (w gemmaWriter) value(b *grammar.Builder, c callee, p property, depth int) 
 		}
 	}
 	if c.must {
-		return "", c.refuse(p.below, "this model writes values in a format of its own; with tool_choice or strict, allowed are texts, also an enum of them, numbers, booleans, and arrays and objects of these")
+		return "", c.refuse(p.at, "this model writes values in a format of its own; with tool_choice or strict, allowed are texts, also an enum of them, numbers, booleans, and arrays and objects of these")
 	}
 	return text(b.Without(exclude...)), nil
 }

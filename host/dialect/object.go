@@ -122,21 +122,6 @@ func (o *object) get(s, key string) (text string, complete, ok bool) {
 	return "", false, false
 }
 
-// fields are the members of a complete JSON object, in its order.
-func fields(v jsontext.Value) (names []string, values map[string]jsontext.Value) {
-	var o object
-	s := strings.TrimLeft(string(v), spaces)
-	if !v.IsValid() || !strings.HasPrefix(s, "{") || o.scan(s) < 0 {
-		return nil, nil
-	}
-	values = make(map[string]jsontext.Value, len(o.members))
-	for _, m := range o.members {
-		names = append(names, m.key)
-		values[m.key] = jsontext.Value(s[m.start:m.end])
-	}
-	return names, values
-}
-
 // unquote is the text of a JSON string, "" when it is none.
 func unquote(quoted string) string {
 	text, err := jsontext.AppendUnquote(nil, quoted)
@@ -146,11 +131,9 @@ func unquote(quoted string) string {
 	return string(text)
 }
 
-// quote is a text as a JSON string.
+// quote is a text as a JSON string. In one that is not UTF-8 the broken bytes are
+// replaced, and the error says no more than that.
 func quote(text string) string {
-	quoted, err := jsontext.AppendQuote(nil, text)
-	if err != nil { // not UTF-8: the broken bytes are replaced in what is returned
-		return string(quoted)
-	}
+	quoted, _ := jsontext.AppendQuote(nil, text)
 	return string(quoted)
 }

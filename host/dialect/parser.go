@@ -31,6 +31,7 @@ type output struct {
 	enforced bool // a grammar binds calls: what has begun as one is one
 	required bool // and there is nothing but calls
 	quiet    bool // what is left undecided is the beginning of a call, and no text for the user
+	types    typesOf
 	newID    func() string
 	events   []Event
 	calls    int
@@ -40,6 +41,7 @@ type output struct {
 
 func newOutput(ask Ask) *output {
 	o := &output{tools: ask.Tools, allowed: ask.allowed(), enforced: ask.bindsCalls(), required: ask.Mode == ModeRequired, newID: newID}
+	o.types = argumentTypes(o.tool)
 	return o
 }
 
@@ -290,7 +292,7 @@ func (p *parser) release(n int) {
 // enter begins a call of the block at head.
 func (p *parser) enter(b *block, head, mark int) {
 	p.place, p.block, p.head, p.mark = inCall, b, head, mark
-	p.reader = b.call(p.out.tool)
+	p.reader = b.call(p.out.types)
 }
 
 // call follows a call's text.

@@ -31,8 +31,8 @@ var glmTags = tagForm{
 // taggedCall reads a name and arguments each in its tags. The arguments come
 // into JSON in the order in which they are written.
 type taggedCall struct {
-	form tagForm
-	tool func(name string) *Tool
+	form  tagForm
+	types typesOf
 
 	at        int // bytes read
 	searched  int // bytes in which no end of the current value is
@@ -108,7 +108,7 @@ func (c *taggedCall) argument(s string, over bool) (more bool, r reading) {
 		c.arguments.WriteString(", ")
 	}
 	c.keys[key] = true
-	c.arguments.WriteString(quote(key) + ": " + typedValue(s[at:from+n], c.tool(c.name).types(key), c.form.family, func(value string) string {
+	c.arguments.WriteString(quote(key) + ": " + typedValue(s[at:from+n], c.types(c.name, key), c.form.family, func(value string) string {
 		return c.form.aroundBefore + value + c.form.aroundAfter
 	}))
 	c.at = from + n + len(c.form.valueEnd)

@@ -2,152 +2,120 @@ package dialect
 
 import (
 	"slices"
-	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"thoth/host/grammar"
 )
 
-// schema is one place in a tool's parameters.
-type schema struct {
-	root  jsontext.Value // the whole, where references point
-	names []string       // its keywords, in order
-	never bool           // nothing is valid
-	words map[string]jsontext.Value
-}
+// schema is one place in a tool's parameters; the zero one says nothing.
+type schema struct{ *grammar.Place }
 
 // maxHops bounds the references followed from one place.
 const maxHops = 16
 
+// maxDepth bounds the nesting of parameters that are read where no grammar is
+// made of them.
+const maxDepth = 1000
+
 // newSchema follows a reference that stands alone. Beside other keywords it stays
 // one of them.
-func newSchema(root, at jsontext.Value) schema {
-	s := schema{root: root}
+func newSchema(at *grammar.Place) schema {
+	s := schema{at}
 	for range maxHops {
-		s.names, s.words = fields(at)
-		s.never = at.Kind() == 'f'
-		target, ok := s.target()
-		if !ok || slices.ContainsFunc(s.names, func(word string) bool { return word != "$ref" && !annotation(word) }) {
+		target := s.Target()
+		if target == nil || slices.ContainsFunc(s.Names(), func(word string) bool { return word != "$ref" && !annotation(word) }) {
 			break
 		}
-		at = target
+		s = schema{target}
 	}
 	return s
 }
 
-// target is what the schema's reference points to.
-func (s schema) target() (jsontext.Value, bool) {
-	ref, is := s.words["$ref"]
-	if !is {
-		return nil, false
+// readParameters reads a tool's parameters whatever the limits of grammars are;
+// nil if they are no JSON.
+func readParameters(text jsontext.Value) *grammar.Place {
+	d, err := grammar.NewBuilder(grammar.Limits{SchemaBytes: len(text), Depth: maxDepth}).Document(text)
+	if err != nil {
+		return nil
 	}
-	return pointed(s.root, unquote(string(ref)))
-}
-
-// pointed follows a reference like #/$defs/x.
-func pointed(root jsontext.Value, ref string) (jsontext.Value, bool) {
-	path, ok := strings.CutPrefix(ref, "#")
-	at := root
-	for path != "" && ok {
-		var name string
-		name, path, _ = strings.Cut(strings.TrimPrefix(path, "/"), "/")
-		if path != "" {
-			path = "/" + path
-		}
-		_, members := fields(at)
-		at, ok = members[strings.NewReplacer("~1", "/", "~0", "~").Replace(name)]
-	}
-	return at, ok
-}
-
-// properties are the members of an object's schema, in order.
-func (s schema) properties() ([]string, map[string]jsontext.Value) {
-	return fields(s.words["properties"])
+	return d.Root()
 }
 
 // required are the members an object must have.
 func (s schema) required() []string {
 	var out []string
-	if err := json.Unmarshal(s.words["required"], &out); err != nil {
-		return nil
+	for _, name := range s.Member("required").Items() {
+		out = append(out, name.Text())
 	}
 	return out
 }
 
 // types are the types the schema allows, none when it does not say.
-func (s schema) types() []string { return s.typesWithin(8) }
-
-func (s schema) typesWithin(depth int) []string {
+func (s schema) types() []string {
 	var out []string
-	add := func(types ...string) {
-		for _, t := range types {
-			if !slices.Contains(out, t) {
-				out = append(out, t)
-			}
+	s.eachType(map[*grammar.Place]bool{}, func(t string) {
+		if !slices.Contains(out, t) {
+			out = append(out, t)
 		}
+	})
+	return out
+}
+
+// eachType looks at each place once: what a place adds it has added then, and
+// schemas that name each other many times over are not followed as often.
+func (s schema) eachType(seen map[*grammar.Place]bool, add func(string)) {
+	if s.Place == nil || seen[s.Place] {
+		return
 	}
-	if depth == 0 {
-		return nil
-	}
-	if t, ok := s.words["type"]; ok {
-		var many []string
+	seen[s.Place] = true
+	if t := s.Member("type"); t != nil {
 		if t.Kind() == '"' {
-			many = []string{unquote(string(t))}
-		} else if err := json.Unmarshal(t, &many); err != nil {
-			return nil
+			add(t.Text())
 		}
-		add(many...)
-		return out
+		for _, one := range t.Items() {
+			add(one.Text())
+		}
+		return
 	}
-	if target, ok := s.target(); ok {
-		add(newSchema(s.root, target).typesWithin(depth - 1)...)
-	}
+	newSchema(s.Target()).eachType(seen, add)
 	for _, value := range s.literals() {
-		add(kindOf(value))
+		add(value.Type())
 	}
 	for _, word := range []string{"anyOf", "oneOf", "allOf"} {
-		for _, one := range s.list(word) {
-			add(newSchema(s.root, one).typesWithin(depth - 1)...)
+		for _, one := range s.Member(word).Items() {
+			newSchema(one).eachType(seen, add)
 		}
 	}
-	return out
 }
 
 // literals are the values of enum or const.
-func (s schema) literals() []jsontext.Value {
-	if v, ok := s.words["const"]; ok {
-		return []jsontext.Value{v}
+func (s schema) literals() []*grammar.Place {
+	if v := s.Member("const"); v != nil {
+		return []*grammar.Place{v}
 	}
-	return s.list("enum")
-}
-
-func (s schema) list(word string) []jsontext.Value {
-	var out []jsontext.Value
-	if v, ok := s.words[word]; ok {
-		if err := json.Unmarshal(v, &out); err != nil {
-			return nil
-		}
-	}
-	return out
+	return s.Member("enum").Items()
 }
 
 // plain tells whether the schema says no more of a value than its type, so that
 // each value of the type is valid.
-func (s schema) plain() bool { return s.plainWithin(8) }
+func (s schema) plain() bool { return s.plainOnce(map[*grammar.Place]bool{}) }
 
-func (s schema) plainWithin(depth int) bool {
-	if s.never || depth == 0 {
+// plainOnce looks at each place once. One that needs itself is not plain.
+func (s schema) plainOnce(known map[*grammar.Place]bool) bool {
+	if plain, ok := known[s.Place]; ok {
+		return plain
+	}
+	known[s.Place] = false
+	if s.Kind() == 'f' || s.Member("type") != nil && s.Member("anyOf") != nil {
 		return false
 	}
-	if _, typed := s.words["type"]; typed && s.words["anyOf"] != nil {
-		return false
-	}
-	for _, word := range s.names {
+	for _, word := range s.Names() {
 		switch {
 		case annotation(word), word == "type":
 		case word == "anyOf":
-			for _, one := range s.list(word) {
-				if !newSchema(s.root, one).plainWithin(depth - 1) {
+			for _, one := range s.Member(word).Items() {
+				if !newSchema(one).plainOnce(known) {
 					return false
 				}
 			}
@@ -155,6 +123,7 @@ func (s schema) plainWithin(depth int) bool {
 			return false
 		}
 	}
+	known[s.Place] = true
 	return true
 }
 
@@ -168,15 +137,28 @@ func annotation(word string) bool {
 	return false
 }
 
-// types are those that a tool's parameters allow for an argument.
-func (t *Tool) types(argument string) []string {
-	if t == nil || t.Parameters == nil {
-		return nil
+// typesOf tells which types a tool's parameters allow for an argument, none when
+// they do not say.
+type typesOf func(tool, argument string) []string
+
+// argumentTypes reads each tool's parameters once, and when they are asked for.
+func argumentTypes(tool func(name string) *Tool) typesOf {
+	type argument struct{ tool, name string }
+	properties, known := map[string]*grammar.Place{}, map[argument][]string{}
+	return func(name, argumentName string) []string {
+		key := argument{name, argumentName}
+		types, ok := known[key]
+		if ok {
+			return types
+		}
+		if _, ok := properties[name]; !ok {
+			properties[name] = nil
+			if t := tool(name); t != nil && t.Parameters != nil {
+				properties[name] = newSchema(readParameters(t.Parameters)).Member("properties")
+			}
+		}
+		types = newSchema(properties[name].Member(argumentName)).types()
+		known[key] = types
+		return types
 	}
-	_, properties := newSchema(t.Parameters, t.Parameters).properties()
-	at, ok := properties[argument]
-	if !ok {
-		return nil
-	}
-	return newSchema(t.Parameters, at).types()
 }

@@ -50,7 +50,12 @@ func (d *Document) place(v *value, path string, level int) *Place {
 }
 
 // Path is the JSON path from the root, as an [Error] has it.
-func (p *Place) Path() string { return p.path }
+func (p *Place) Path() string {
+	if p == nil {
+		return ""
+	}
+	return p.path
+}
 
 // Kind is that of the value.
 func (p *Place) Kind() jsontext.Kind {
