@@ -221,11 +221,13 @@ func (o *turns) retried(t *testing.T) {
 	defer o.mu.Unlock()
 	seen := slices.Clone(o.seen)
 	require.GreaterOrEqual(t, len(seen), 2, "the client did not come again")
-	require.Equal(t, []int{http.StatusTooManyRequests, http.StatusOK}, []int{seen[0].status, seen[1].status})
+	const overloaded = 529 // what being busy is at Anthropic
+	require.Contains(t, []int{http.StatusTooManyRequests, overloaded}, seen[0].status)
+	require.Equal(t, http.StatusOK, seen[1].status)
 	require.Positive(t, seen[0].after, "Retry-After")
 	require.GreaterOrEqual(t, seen[1].came.Sub(seen[0].end), seen[0].after, "it came earlier than Retry-After says")
 	for i, a := range seen[2:] {
-		require.Equal(t, http.StatusTooManyRequests, a.status, "request %d, of a client that does not retry", i+2)
+		require.Equal(t, seen[0].status, a.status, "request %d, of a client that does not retry", i+2)
 	}
 }
 
