@@ -41,6 +41,8 @@ const (
 type harmonyParser struct {
 	out      *output
 	parallel bool
+	headOnly bool // the content follows a rule: all behind the header of the final channel is content
+	final    bool // behind that header
 
 	part  string // of a character
 	buf   string // not decided yet
@@ -54,7 +56,7 @@ type harmonyParser struct {
 }
 
 func newHarmonyParser(out *output, ask Ask) *harmonyParser {
-	p := &harmonyParser{out: out, parallel: ask.Parallel}
+	p := &harmonyParser{out: out, parallel: ask.Parallel, headOnly: ask.Content != ""}
 	if i := strings.LastIndex(ask.Tail, harmonyStart); i >= 0 {
 		p.buf = strings.TrimRight(strings.TrimLeftFunc(ask.Tail[i+len(harmonyStart):], unicode.IsLetter), "\n")
 	}
@@ -119,7 +121,7 @@ func (p *harmonyParser) header(over bool) bool {
 		p.kind = Reasoning
 		p.buf = p.buf[at:]
 	default:
-		p.kind = Content
+		p.kind, p.final = Content, p.headOnly && h.Channel == "final"
 		p.buf = p.buf[at:]
 	}
 	p.place = inMessage
@@ -158,7 +160,11 @@ func readHeader(text string) ollama.HarmonyHeader {
 func (p *harmonyParser) message(over bool) bool {
 	at, end := -1, ""
 	sure := len(p.buf)
-	for _, mark := range harmonyEnds {
+	ends := harmonyEnds
+	if p.final { // a mark in it would be the content's own
+		ends = nil
+	}
+	for _, mark := range ends {
 		if i := strings.Index(p.buf, mark); i >= 0 && (at < 0 || i < at) {
 			at, end = i, mark
 		}

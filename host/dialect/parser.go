@@ -14,6 +14,10 @@ func (d *Dialect) Parser(ask Ask) Parser {
 	if d.harmony {
 		return newHarmonyParser(out, ask)
 	}
+	if d.bare != nil && ask.Content != "" {
+		// JSON that the content's rule allows may begin like a call.
+		out.enforced = false
+	}
 	return &parser{
 		out:      out,
 		dialect:  d,
@@ -21,6 +25,7 @@ func (d *Dialect) Parser(ask Ask) Parser {
 		openers:  d.openers(),
 		atHead:   true,
 		parallel: ask.Parallel,
+		headOnly: ask.Content != "",
 	}
 }
 
@@ -152,8 +157,10 @@ type parser struct {
 	buf   string
 	place place
 
-	atHead bool // no text yet: white space and calls at most
-	skip   bool // white space that follows a call is dropped
+	atHead   bool // no text yet: white space and calls at most
+	headOnly bool // a call stands in place of the text: markers in that are its own
+	skip     bool // white space that follows a call is dropped
+	blank    int  // bytes at the buffer's head known to be white space
 
 	// In a call.
 	block  *block
@@ -213,13 +220,13 @@ func (p *parser) run(over bool) {
 
 // listens tells whether a call may come.
 func (p *parser) listens() bool {
-	return slices.Contains(p.out.allowed, true) && (p.out.calls == 0 || p.parallel)
+	return slices.Contains(p.out.allowed, true) && (p.out.calls == 0 || p.parallel) && (p.atHead || !p.headOnly)
 }
 
 // text looks for the next marker.
 func (p *parser) text(over bool) bool {
 	if p.skip {
-		p.buf = strings.TrimLeftFunc(p.buf, unicode.IsSpace)
+		p.buf, p.blank = strings.TrimLeftFunc(p.buf, unicode.IsSpace), 0
 		if p.buf == "" {
 			return false
 		}
@@ -229,17 +236,27 @@ func (p *parser) text(over bool) bool {
 		p.release(len(p.buf))
 		return false
 	}
-	if p.dialect.bare && p.atHead {
-		if at := len(p.buf) - len(strings.TrimLeft(p.buf, spaces)); at < len(p.buf) && p.buf[at] == '{' {
-			p.enter(&p.dialect.blocks[0], at, at+1)
-			return true
+	for p.blank < len(p.buf) {
+		c, n := utf8.DecodeRuneInString(p.buf[p.blank:])
+		if !unicode.IsSpace(c) {
+			break
 		}
+		p.blank += n
+	}
+	rest := p.buf[p.blank:]
+	if p.dialect.bare != nil && p.atHead && strings.HasPrefix(rest, "{") && strings.Trim(p.buf[:p.blank], spaces) == "" {
+		p.enter(p.dialect.bare, p.blank, p.blank+1)
+		return true
 	}
 	at, marker := -1, ""
 	for _, m := range p.openers {
-		if i := strings.Index(p.buf, m); i >= 0 && (at < 0 || i < at) {
+		if i := strings.Index(rest, m); i >= 0 && (at < 0 || i < at) {
 			at, marker = i, m
 		}
+	}
+	if p.headOnly && at != 0 && rest != "" && (over || !begins(p.openers, rest)) {
+		p.release(len(p.buf))
+		return false
 	}
 	if at < 0 {
 		if over {
@@ -249,9 +266,13 @@ func (p *parser) text(over bool) bool {
 		}
 		return false
 	}
-	before := strings.TrimRightFunc(p.buf[:at], unicode.IsSpace)
-	p.release(len(before))
-	p.mark = at - len(before) + len(marker)
+	before := strings.TrimRightFunc(rest[:at], unicode.IsSpace)
+	space := p.blank + at
+	if before != "" {
+		p.release(p.blank + len(before))
+		space = at - len(before)
+	}
+	p.mark = space + len(marker)
 	p.head, p.block, p.reader = p.mark, nil, nil
 	p.place = inCall
 	return true
@@ -262,9 +283,13 @@ func (p *parser) text(over bool) bool {
 func (p *parser) sure() int {
 	sure := len(p.buf)
 	for _, m := range p.openers {
-		sure = min(sure, len(p.buf)-overlap(p.buf, m))
+		sure = min(sure, len(p.buf)-overlap(p.buf[p.blank:], m))
 	}
-	return len(strings.TrimRightFunc(p.buf[:sure], unicode.IsSpace))
+	text := strings.TrimRightFunc(p.buf[p.blank:sure], unicode.IsSpace)
+	if text == "" {
+		return 0
+	}
+	return p.blank + len(text)
 }
 
 // overlap is the length of the longest end of s that m begins with.
@@ -286,7 +311,7 @@ func (p *parser) release(n int) {
 		p.atHead = false
 	}
 	p.out.text(Content, p.buf[:n])
-	p.buf = p.buf[n:]
+	p.buf, p.blank = p.buf[n:], 0
 }
 
 // enter begins a call of the block at head.
@@ -326,7 +351,7 @@ func (p *parser) call(over bool) bool {
 	case r.state == broken && p.out.call(r):
 		// Against its grammar it goes on as something else.
 		p.out.close()
-		p.buf = p.buf[p.head+r.length:]
+		p.buf, p.blank = p.buf[p.head+r.length:], 0
 		p.place = inText
 		return true
 	}

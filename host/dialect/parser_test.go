@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -79,6 +80,13 @@ func TestParser_WhatOnlyLooksLikeACallIsText(t *testing.T) {
 		"no thinking":          {hermes(), "<think>\nHm.\n</think>\n\nYes.", ""},
 		"answer in JSON":       {llama(), `{"answer": {"name": "clock"}}`, ""},
 		"answer in JSON, name": {llama(), `{"name": "Ada", "parameters": {}}`, ""},
+		"JSON, no arguments":   {llama(), `{"name": "clock"}`, ""},
+		"JSON, a reason":       {llama(), `{"name": "get_weather", "reason": "it rains"}`, ""},
+		"JSON, one more":       {llama(), `{"name": "get_weather", "parameters": {}, "reason": "it rains"}`, ""},
+		"JSON, both":           {llama(), `{"name": "get_weather", "parameters": {}, "arguments": {}}`, ""},
+		"JSON, second":         {llama(), `{"name": "clock", "parameters": {}}; {"name": "clock"}`, `«0 clock {}»; {"name": "clock"}`},
+		"no arguments but id":  {hermes(), `<tool_call>{"name": "clock", "id": "1"}</tool_call>`, ""},
+		"a reason":             {hermes(), `<tool_call>{"name": "clock", "reason": "it is late"}</tool_call>`, ""},
 		"later JSON":           {llama(), `See {"name": "clock", "parameters": {}}`, ""},
 		"python":               {llama(), `<|python_tag|>print({"name": 1})`, ""},
 		"list's second":        {phi(true), `<|tool_call|>[{"name": "clock", "arguments": {}}, {"name": "x", "arguments": {}}]<|/tool_call|>`, `«0 clock {}», {"name": "x", "arguments": {}}]<|/tool_call|>`},
@@ -214,4 +222,52 @@ func TestParser_HoldsBackOnlyWhatMayBecomeAMarker(t *testing.T) {
 	require.Equal(t, "a", show(p.Add("a \n<tool_")))
 	require.Equal(t, " \n<tool_x", show(p.Add("x ")))
 	require.Equal(t, " ", show(p.End(false)))
+}
+
+// A call may stand in place of the content, and not in it.
+func TestParser_MarkersInContentThatFollowsARuleAreContent(t *testing.T) {
+	answers := map[string]string{
+		"hermes":        "<tool_call>\n{\"name\": \"clock\", \"arguments\": {}}\n</tool_call>",
+		"qwen3-coder":   "<tool_call>\n<function=clock>\n</function>\n</tool_call>",
+		"glm":           "<tool_call>clock\n</tool_call>",
+		"llama3":        `<|python_tag|>{"name": "clock", "parameters": {}}`,
+		"mistral":       `[TOOL_CALLS][{"name": "clock", "arguments": {}}]`,
+		"mistral-args":  `[TOOL_CALLS]clock[ARGS]{}`,
+		"deepseek":      "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>clock<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+		"deepseek-r1":   "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>clock\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+		"gpt-oss":       "<|channel|>commentary to=functions.clock <|constrain|>json<|message|>{}",
+		"phi-4-mini":    `<|tool_call|>[{"name": "clock", "arguments": {}}]<|/tool_call|>`,
+		"phi-4-mini-2":  `functools[{"name": "clock", "arguments": {}}]`,
+		"granite":       `<|tool_call|>[{"name": "clock", "arguments": {}}]`,
+		"functiongemma": "<start_function_call>call:clock{}<end_function_call>",
+		"olmo3":         "<function_calls>clock()</function_calls>",
+	}
+	for name, d := range all() {
+		ask := auto()
+		ask.Content = "content"
+		call := answers[name]
+		require.NotEmpty(t, call, name)
+		require.Equal(t, "«0 clock {}»", parseAnyCut(t, d, ask, false, call), name)
+		content := `{"text": "` + call + ` <think> ` + call + `"}`
+		if d.harmony {
+			content = strings.ReplaceAll(content, "<think>", "<|end|><|return|><|start|>assistant")
+			require.Equal(t, "⟨Hm.⟩"+content, parseAnyCut(t, d, ask, false, "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>"+content), name)
+			continue
+		}
+		require.Equal(t, " "+content+"\n", parseAnyCut(t, d, ask, false, " "+content+"\n"), name)
+		require.Equal(t, content, parseAnyCut(t, d, ask, true, content), name)
+		require.Equal(t, "⟨Hm.⟩"+content, parseAnyCut(t, thoughtful(d), ask, false, "<think>\nHm.\n</think>\n\n"+content), name)
+		require.Equal(t, "⟨Hm.⟩«0 clock {}»", parseAnyCut(t, d, ask, false, "<think>\nHm.\n</think>\n\n"+call), name)
+	}
+}
+
+// JSON that follows the content's rule may begin like a bare call: nothing is one
+// before it is whole.
+func TestParser_ContentThatBeginsLikeABareCall(t *testing.T) {
+	ask := auto()
+	ask.Content = "content"
+	for _, text := range []string{`{"name": "clock", "parameters": {}, "more": 1}`, `{"name": "clock", "parameters": {"a": 1`} {
+		require.Equal(t, text, parseAnyCut(t, llama(), ask, true, text))
+	}
+	require.Equal(t, "«0 clock {}»", parseAnyCut(t, llama(), ask, false, `{"name": "clock", "parameters": {}}`))
 }
