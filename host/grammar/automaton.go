@@ -105,9 +105,13 @@ type setKey struct {
 }
 
 func (w *writer) visit(i int) {
+	if err := w.b.spend(perState + 2*len(w.d[i].edges)); err != nil {
+		w.b.failed(err)
+		return
+	}
 	w.open[i] = true
 	alts := [][]Rule{}
-	var ons []charset // what the alternatives begin with, before it is spelled
+	var ons [][]charset // what the alternatives begin with, before it is spelled
 	for _, e := range w.d[i].edges {
 		if w.b.err != nil {
 			return
@@ -117,15 +121,15 @@ func (w *writer) visit(i int) {
 		}
 		next := w.next(i, e.to)
 		if j := slices.IndexFunc(alts, func(seq []Rule) bool { return slices.Equal(seq, next) }); j >= 0 {
-			ons[j] = ons[j].union(e.on)
+			ons[j] = append(ons[j], e.on)
 		} else {
-			alts, ons = append(alts, next), append(ons, e.on)
+			alts, ons = append(alts, next), append(ons, []charset{e.on})
 		}
 	}
 	w.open[i] = false
 	w.alts[i] = [][]Rule{}
 	for j, next := range alts {
-		for _, way := range w.spelled(ons[j]) {
+		for _, way := range w.spelled(union(ons[j])) {
 			w.alts[i] = append(w.alts[i], compact(append(way, next...)))
 		}
 	}
@@ -206,38 +210,96 @@ func (b *Builder) words(texts []string) Rule {
 	return b.write(d, plain, "")
 }
 
-// both is the automaton of the texts both automata accept. The error names what
-// it would take more than so many states.
-func (d dfa) both(o dfa, states int) (dfa, error) {
-	type pair struct{ a, b int }
-	ids := map[pair]int{{}: 0}
-	pairs := []pair{{}}
+// both is the automaton of the texts both automata accept, trimmed; it is an error
+// if there are none. Its work counts: the states of one are multiplied with those
+// of the other.
+func (b *Builder) both(d, o dfa) (dfa, error) {
+	most := b.limits.GrammarSize / 16
+	pair := func(s, t int) uint64 { return uint64(s)<<32 | uint64(t) }
+	ids := map[uint64]int{0: 0}
+	pairs := []uint64{0}
 	var out dfa
 	for i := 0; i < len(pairs); i++ {
-		if len(pairs) > states {
-			return nil, failure("the conditions on the text together need more than %d states", states)
+		if len(pairs) > most {
+			return nil, failure("the conditions on the text together need more than %d states", most)
 		}
-		a, b := d[pairs[i].a], o[pairs[i].b]
-		s := dfaState{accept: a.accept && b.accept}
-		for _, ea := range a.edges {
-			for _, eb := range b.edges {
-				on := ea.on.intersect(eb.on)
+		s, t := d[pairs[i]>>32], o[uint32(pairs[i])]
+		if err := b.spend(perState + len(s.edges)*len(t.edges)); err != nil {
+			return nil, err
+		}
+		both := dfaState{accept: s.accept && t.accept}
+		for _, es := range s.edges {
+			for _, et := range t.edges {
+				if err := b.spend((len(es.on) + len(et.on)) / 4); err != nil {
+					return nil, err
+				}
+				on := es.on.intersect(et.on)
 				if len(on) == 0 {
 					continue
 				}
-				to := pair{ea.to, eb.to}
+				to := pair(es.to, et.to)
 				id, ok := ids[to]
 				if !ok {
 					id = len(pairs)
 					ids[to] = id
 					pairs = append(pairs, to)
 				}
-				s.edges = append(s.edges, edge{on, id})
+				both.edges = append(both.edges, edge{on, id})
 			}
 		}
-		out = append(out, s)
+		out = append(out, both)
+	}
+	if !out.trim() {
+		return nil, failure("no text meets the pattern, the format and the lengths together")
 	}
 	return out, nil
+}
+
+// lengths are how many characters the shortest and the longest text of a trimmed
+// automaton have; longest < 0: there is none.
+func (d dfa) lengths() (shortest, longest int) {
+	// Breadth first for the shortest, and in the order in which all that leads to
+	// a state is done for the longest: what is left over then goes in circles.
+	depth, into := make([]int, len(d)), make([]int, len(d))
+	shortest = -1
+	queue, seen := []int{0}, make([]bool, len(d))
+	seen[0] = true
+	for i := 0; i < len(queue); i++ {
+		at := queue[i]
+		if d[at].accept && (shortest < 0 || depth[at] < shortest) {
+			shortest = depth[at]
+		}
+		for _, e := range d[at].edges {
+			into[e.to]++
+			if !seen[e.to] {
+				seen[e.to] = true
+				depth[e.to] = depth[at] + 1
+				queue = append(queue, e.to)
+			}
+		}
+	}
+	clear(depth)
+	reached := len(queue)
+	var done []int
+	if into[0] == 0 {
+		done = append(done, 0)
+	}
+	for i := 0; i < len(done); i++ {
+		at := done[i]
+		if d[at].accept {
+			longest = max(longest, depth[at])
+		}
+		for _, e := range d[at].edges {
+			depth[e.to] = max(depth[e.to], depth[at]+1)
+			if into[e.to]--; into[e.to] == 0 {
+				done = append(done, e.to)
+			}
+		}
+	}
+	if len(done) < reached {
+		return shortest, -1
+	}
+	return shortest, longest
 }
 
 // count is the automaton of any text of least to most characters.

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,9 +13,12 @@ import (
 // start is the symbol a grammar begins with.
 const start = "root"
 
-// workPerByte bounds the work on the patterns of one grammar by its size: a
-// pattern may cost much and add little.
+// workPerByte bounds the work on the automata of one grammar by its size: a
+// pattern may cost much and add little. All of it is a tenth of a second.
 const workPerByte = 8
+
+// perState is what a state of an automaton costs besides its edges.
+const perState = 8
 
 // withDefaults fills what is zero.
 func (l Limits) withDefaults() Limits {
@@ -43,7 +47,8 @@ type Builder struct {
 	made   map[string]Rule // what was made before, by what it says
 	size   int             // bytes of all rules
 	texts  map[string]dfa  // automata of patterns, made before
-	work   int             // left for making more of them
+	work   int             // left for making and writing more of them
+	steps  int             // taken for schemas
 	keys   []string        // of made, in order: what to undo
 	names  []Rule          // of rules, in order
 	err    *Error          // the first failure
@@ -360,6 +365,25 @@ func (b *Builder) fail(format string, args ...any) Rule {
 		b.err = &Error{Message: fmt.Sprintf(format, args...)}
 	}
 	return ""
+}
+
+// failed remembers a failure that happened elsewhere.
+func (b *Builder) failed(err error) Rule {
+	var e *Error
+	if errors.As(err, &e) && b.err == nil {
+		b.err = e
+		return ""
+	}
+	return b.fail("%v", err)
+}
+
+// spend takes work from what is left of it. The error says that it was too much.
+func (b *Builder) spend(n int) error {
+	if b.work -= n; b.work >= 0 {
+		return nil
+	}
+	return failure("the strings and numbers together take more than %d steps to compile, %d for each byte a grammar may have",
+		workPerByte*b.limits.GrammarSize, workPerByte)
 }
 
 // failure is an error that no place in a schema belongs to.

@@ -61,11 +61,26 @@ func fromTable(t *unicode.RangeTable) charset {
 	return newCharset(in...)
 }
 
-func (s charset) union(t charset) charset {
-	return newCharset(slices.Concat(s, t)...)
+// union is all sets together; of one it is that one itself.
+func union(all []charset) charset {
+	if len(all) == 1 {
+		return all[0]
+	}
+	var in []interval
+	for _, s := range all {
+		in = append(in, s...)
+	}
+	return newCharset(in...)
 }
 
 func (s charset) intersect(t charset) charset {
+	// Mostly one of them is any character: then nothing new is made.
+	switch {
+	case s.full():
+		return t
+	case t.full():
+		return s
+	}
 	var out charset
 	for i, j := 0, 0; i < len(s) && j < len(t); {
 		if lo, hi := max(s[i].lo, t[j].lo), min(s[i].hi, t[j].hi); lo <= hi {
@@ -79,6 +94,9 @@ func (s charset) intersect(t charset) charset {
 	}
 	return out
 }
+
+// full tells whether every character is in the set.
+func (s charset) full() bool { return len(s) == 2 && s[0] == anyChar[0] && s[1] == anyChar[1] }
 
 // minus is s without t.
 func (s charset) minus(t charset) charset {

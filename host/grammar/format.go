@@ -65,11 +65,15 @@ func (b *Builder) format(name string) (dfa, error) {
 		known := strings.Join(slices.Sorted(maps.Keys(formats)), ", ")
 		return nil, failure("the format %.60q cannot be enforced: those that can are %s", name, known)
 	}
+	key := "format " + name
+	if d, ok := b.texts[key]; ok {
+		return d, nil
+	}
 	var d dfa
 	for _, pattern := range patterns {
 		next, err := b.compile(pattern, false)
 		if err == nil && d != nil {
-			next, err = d.both(next, b.limits.GrammarSize/16)
+			next, err = b.both(d, next)
 		}
 		if err != nil {
 			return nil, err
@@ -77,5 +81,6 @@ func (b *Builder) format(name string) (dfa, error) {
 		next.trim()
 		d = next
 	}
+	b.texts[key] = d
 	return d, nil
 }

@@ -63,7 +63,7 @@ func (b *Builder) number(n numbers) (Rule, error) {
 		if least != nil && least.Sign() > 0 {
 			from = least
 		}
-		if err := d.add(0, newDecimals(from, farEnd(from, most, places), places, step), b.limits.GrammarSize/16); err != nil {
+		if err := b.addDecimals(&d, 0, newDecimals(from, farEnd(from, most, places), places, step)); err != nil {
 			return "", err
 		}
 	}
@@ -78,7 +78,7 @@ func (b *Builder) number(n numbers) (Rule, error) {
 		minus := len(d)
 		d = append(d, dfaState{})
 		d[0].edges = append(d[0].edges, edge{charset{{'-', '-'}}, minus})
-		if err := d.add(minus, newDecimals(from, farEnd(from, to, places), places, step), b.limits.GrammarSize/16); err != nil {
+		if err := b.addDecimals(&d, minus, newDecimals(from, farEnd(from, to, places), places, step)); err != nil {
 			return "", err
 		}
 	}
@@ -183,12 +183,12 @@ func newDecimals(least, most *big.Int, places int, step int64) decimals {
 type digits struct {
 	fraction bool  // the point was read
 	zero     bool  // it begins with 0
-	count    int   // digits read before the point, or after it
-	left     int   // digits that may still follow the point
-	rem      int64 // remainder of all digits by the step
+	count    int16 // digits read before the point, or after it
+	left     int16 // digits that may still follow the point
+	rem      int32 // remainder of all digits by the step
 
 	// How they compare with as many digits of the bounds: -1, 0 or 1.
-	least, most int
+	least, most int8
 }
 
 // read is what is known after one more character, and whether it may come.
@@ -196,45 +196,45 @@ func (m decimals) read(at digits, c rune) (digits, bool) {
 	if c == '.' {
 		next := m.whole(at)
 		next.fraction, next.zero, next.count = true, false, 0
-		if next.left = min(m.places, exactDigits-at.count); at.zero {
-			next.left = m.places
+		if next.left = min(int16(m.places), exactDigits-at.count); at.zero {
+			next.left = int16(m.places)
 		}
 		return next, !at.fraction && at.count > 0 && next.left > 0 && next.least >= 0 && next.most <= 0
 	}
 	next := at
 	next.count++
-	next.rem = (at.rem*10 + int64(c-'0')) % m.step
+	next.rem = int32((int64(at.rem)*10 + int64(c-'0')) % m.step)
 	if at.fraction {
 		next.left--
-		next.least = compare(at.least, c, m.least.fraction, at.count)
-		next.most = compare(at.most, c, m.most.fraction, at.count)
+		next.least = compare(at.least, c, m.least.fraction, int(at.count))
+		next.most = compare(at.most, c, m.most.fraction, int(at.count))
 		return next, at.left > 0 && next.least >= 0 && next.most <= 0
 	}
 	next.zero = at.count == 0 && c == '0'
-	next.least = compare(at.least, c, m.least.whole, at.count)
-	next.most = compare(at.most, c, m.most.whole, at.count)
-	return next, !at.zero && at.count < len(m.most.whole)
+	next.least = compare(at.least, c, m.least.whole, int(at.count))
+	next.most = compare(at.most, c, m.most.whole, int(at.count))
+	return next, !at.zero && int(at.count) < len(m.most.whole)
 }
 
 // whole compares the digits before the point once none follows: with more of
 // them a number is larger.
 func (m decimals) whole(at digits) digits {
-	if n := len(m.least.whole); at.count != n {
-		at.least = cmp.Compare(at.count, n)
+	if n := len(m.least.whole); int(at.count) != n {
+		at.least = int8(cmp.Compare(int(at.count), n))
 	}
-	if n := len(m.most.whole); at.count != n {
-		at.most = cmp.Compare(at.count, n)
+	if n := len(m.most.whole); int(at.count) != n {
+		at.most = int8(cmp.Compare(int(at.count), n))
 	}
 	return at
 }
 
 // accepts tells whether the number may end here.
 func (m decimals) accepts(at digits) bool {
-	read := at.count
+	read := int(at.count)
 	if !at.fraction {
 		at, read = m.whole(at), 0
 	}
-	rem := at.rem
+	rem := int64(at.rem)
 	for range m.places - read {
 		rem = rem * 10 % m.step
 	}
@@ -242,27 +242,31 @@ func (m decimals) accepts(at digits) bool {
 	return at.count > 0 && rem == 0 && atLeast && at.most <= 0
 }
 
-func compare(before int, c rune, digits string, i int) int {
+func compare(before int8, c rune, digits string, i int) int8 {
 	switch {
 	case before != 0:
 		return before
 	case i >= len(digits):
 		return 1
 	}
-	return cmp.Compare(c, rune(digits[i]))
+	return int8(cmp.Compare(c, rune(digits[i])))
 }
 
-// add puts the automaton of the decimals at a state.
-func (d *dfa) add(start int, m decimals, states int) error {
+// addDecimals puts the automaton of the decimals at a state.
+func (b *Builder) addDecimals(d *dfa, start int, m decimals) error {
+	most := b.limits.GrammarSize / 16
 	ids := map[digits]int{{}: start}
 	queue := []digits{{}}
 	for len(queue) > 0 {
 		at := queue[0]
 		queue = queue[1:]
+		if err := b.spend(4 * perState); err != nil {
+			return err
+		}
 		id := ids[at]
 		(*d)[id].accept = m.accepts(at)
-		for _, c := range ".0123456789" {
-			next, ok := m.read(at, c)
+		for _, on := range decimalChars {
+			next, ok := m.read(at, on[0].lo)
 			if !ok {
 				continue
 			}
@@ -273,11 +277,20 @@ func (d *dfa) add(start int, m decimals, states int) error {
 				*d = append(*d, dfaState{})
 				queue = append(queue, next)
 			}
-			(*d)[id].edges = append((*d)[id].edges, edge{charset{{c, c}}, to})
+			(*d)[id].edges = append((*d)[id].edges, edge{on, to})
 		}
-		if len(*d) > states {
-			return failure("the bounds and the step of the number together need more than %d states", states)
+		if len(*d) > most {
+			return failure("the bounds and the step of the number together need more than %d states", most)
 		}
 	}
 	return nil
 }
+
+// decimalChars are those of a number besides its sign, each a set that all states
+// share.
+var decimalChars = func() (sets []charset) {
+	for _, c := range ".0123456789" {
+		sets = append(sets, charset{{c, c}})
+	}
+	return sets
+}()

@@ -20,7 +20,7 @@ var (
 	digitClass = exactly(charset{{'0', '9'}})
 	wordClass  = exactly(newCharset(interval{'0', '9'}, interval{'A', 'Z'}, interval{'a', 'z'}, interval{'_', '_'}))
 	// ECMA-262 counts Unicode's spaces as spaces, Go and RE2 do not.
-	spaceClass = class{chars(" \t\n\f\r"), chars(" \t\n\v\f\r\u0085\ufeff\u2028\u2029").union(fromTable(unicode.Zs))}
+	spaceClass = class{chars(" \t\n\f\r"), union([]charset{chars(" \t\n\v\f\r\u0085\ufeff\u2028\u2029"), fromTable(unicode.Zs)})}
 	dot        = anyChar.minus(chars("\n\r\u2028\u2029"))
 )
 

@@ -69,14 +69,13 @@ func (b *Builder) determine(e *expr, anywhere bool) (dfa, error) {
 		nfa: n, loops: anywhere,
 		anchored: slices.ContainsFunc(n, func(p place) bool { return p.anchor == opBegin }),
 		seen:     make([]int, len(n)), ids: map[string]int{},
-		states: b.limits.GrammarSize / 16, work: min(4*b.limits.GrammarSize, b.work),
+		states: b.limits.GrammarSize / 16, work: max(0, min(4*b.limits.GrammarSize, b.work)),
 	}
 	b.work -= s.work
 	d, err := s.run(first)
 	b.work += max(s.work, 0)
-	if err != nil && b.work == 0 {
-		return nil, failure("all patterns together take more than %d steps to compile, %d for each byte a grammar may have",
-			workPerByte*b.limits.GrammarSize, workPerByte)
+	if err != nil && b.work <= 0 {
+		return nil, b.spend(1)
 	}
 	return d, err
 }

@@ -205,7 +205,7 @@ func TestBuilderJSONPattern_MatchesWhatGoMatches(t *testing.T) {
 			return re.MatchString(s) && n >= least && (most < 0 || n <= most)
 		}
 		b := NewBuilder(Limits{})
-		r, err := b.jsonPattern(pattern, least, most)
+		r, err := b.jsonMatching([]string{pattern}, nil, least, most)
 		unlessRefused(t, err)
 		g := compiled(t, b, r)
 		for range 10 {

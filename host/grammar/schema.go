@@ -6,7 +6,8 @@ import (
 )
 
 // stepsPerNode bounds the work on a schema by its limit of nodes: schemas and
-// alternatives can be multiplied with each other without being many.
+// alternatives can be multiplied with each other without being many. All schemas
+// of a grammar, those of a request's tools, share it.
 const stepsPerNode = 100
 
 // compiler makes the rule of one JSON Schema, in four passes: the nodes an
@@ -21,9 +22,9 @@ type compiler struct {
 
 	done map[*node]bool // judged, with all that it reaches
 
-	visited, steps int
-	nested         int  // validations inside each other
-	proving        bool // that nothing is valid: what is not sure counts as valid
+	visited int
+	nested  int  // validations inside each other
+	proving bool // that nothing is valid: what is not sure counts as valid
 }
 
 // Schema is an instance of a JSON Schema, draft 2020-12. Where a schema does not
@@ -251,7 +252,7 @@ func (c *compiler) visit(path string) error {
 }
 
 func (c *compiler) step(n int) error {
-	if c.steps += n; c.steps > c.limits.Nodes*stepsPerNode {
+	if c.b.steps += n; c.b.steps > c.limits.Nodes*stepsPerNode {
 		return fail("", "has too many combinations: they take more than %d steps, %d for each of the %d schemas of the limit",
 			c.limits.Nodes*stepsPerNode, stepsPerNode, c.limits.Nodes)
 	}

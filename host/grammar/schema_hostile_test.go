@@ -39,8 +39,10 @@ func TestSchema_HostileSchemasEndAtALimit(t *testing.T) {
 		"oneOf of many":                 {`{"oneOf": [` + repeatJoin(700, `{"properties": {"k": {"const": #i}}, "required": ["k"]}`) + `]}`, "the limit"},
 		"a value validated without end": {`{"const": {"a": 1}, "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"$ref": "#/$defs/c", "type": "integer"}, "c": {"$ref": "#/$defs/b", "type": "integer"}}}`, "refers to itself without end"},
 		"a value validated ever twice":  {`{"const": 1, "$ref": "#/$defs/d0", "$defs": {` + repeatJoin(40, `"d#i": {"anyOf": [{"allOf": [{"$ref": "#/$defs/d#next"}, false]}, {"$ref": "#/$defs/d#next"}]}`) + `, "d40": true}}`, "take more than 200000 steps"},
-		"patterns of many states":       {`{"properties": {` + repeatJoin(900, `"p#i": {"maxLength": 4, "pattern": "(a|b)*a(a|b){9}|a#i"}`) + `}}`, "all patterns together take more than 2097152 steps"},
-		"values against patterns":       {`{"properties": {` + repeatJoin(900, `"p#i": {"const": "a", "pattern": "^(a|b)*a(a|b){9}$|^a(#i)?$"}`) + `}}`, "all patterns together take more than 2097152 steps"},
+		"patterns of many states":       {`{"properties": {` + repeatJoin(900, `"p#i": {"maxLength": 4, "pattern": "(a|b)*a(a|b){9}|a#i"}`) + `}}`, "the strings and numbers together take more than 2097152 steps"},
+		"values against patterns":       {`{"properties": {` + repeatJoin(900, `"p#i": {"const": "a", "pattern": "^(a|b)*a(a|b){9}$|^a(#i)?$"}`) + `}}`, "the strings and numbers together take more than 2097152 steps"},
+		"products of patterns":          {products(), "the strings and numbers together take more than 2097152 steps"},
+		"numbers of many bounds":        {`{"properties": {` + repeatJoin(700, `"p#i": {"type": "number", "minimum": 0.#i7, "maximum": 1#i.1}`) + `}}`, "the strings and numbers together take more than 2097152 steps"},
 		"a grammar of many counts":      {`{"properties": {` + repeatJoin(900, `"p#i": {"type": "null"}`) + `}, "minProperties": 300, "maxProperties": 600}`, "the grammar would have more than 262144 bytes"},
 		"a grammar of long strings":     {`{"properties": {` + repeatJoin(600, `"p#i": {"minLength": 3#i, "maxLength": 1000}`) + `}}`, "the limit"},
 		"a grammar of long items":       {`{"properties": {` + repeatJoin(900, `"p#i": {"type": "array", "items": {"const": #i}, "maxItems": 1000}`) + `}}`, "the grammar would have more than 262144 bytes"},
@@ -54,11 +56,47 @@ func TestSchema_HostileSchemasEndAtALimit(t *testing.T) {
 			}
 			require.ErrorContains(t, err, c.want)
 			require.LessOrEqual(t, c2.visited, b.limits.Nodes+1)
-			require.LessOrEqual(t, c2.steps, 2*stepsPerNode*b.limits.Nodes)
-			require.LessOrEqual(t, len(c2.nodes), c2.visited+c2.steps)
+			require.LessOrEqual(t, b.steps, 2*stepsPerNode*b.limits.Nodes)
+			require.LessOrEqual(t, len(c2.nodes), c2.visited+b.steps)
+			require.Greater(t, b.work, -b.limits.GrammarSize)
 			require.LessOrEqual(t, b.size, b.limits.GrammarSize+64<<10)
 		})
 	}
+}
+
+// products are patterns that each are small, and schemas that ask for two of them
+// at once.
+func products() string {
+	const ends = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789cdef"
+	var defs, properties []string
+	for i, end := range ends {
+		defs = append(defs, fmt.Sprintf(`"a%d": {"pattern": "^(([ab]{%d})*%c|z)$"}`, i, 88+i, end))
+		for j := range i {
+			if len(properties) < 620 {
+				properties = append(properties, fmt.Sprintf(`"p%d": {"allOf": [{"$ref": "#/$defs/a%d"}, {"$ref": "#/$defs/a%d"}]}`, len(properties), i, j))
+			}
+		}
+	}
+	return `{"$defs": {` + strings.Join(defs, ", ") + `}, "properties": {` + strings.Join(properties, ", ") + `}}`
+}
+
+// A request's tools are put into one grammar: what they cost is bounded together.
+func TestSchema_SchemasOfOneGrammarShareTheirBounds(t *testing.T) {
+	b := NewBuilder(Limits{})
+	for range 6 {
+		_, err := b.Schema([]byte(products()))
+		require.ErrorContains(t, err, "the strings and numbers together take more than 2097152 steps")
+		require.Greater(t, b.work, -b.limits.GrammarSize)
+	}
+	b = NewBuilder(Limits{})
+	schema := []byte(`{"oneOf": [` + repeatJoin(40, `{"properties": {"k": {"const": #i}}, "required": ["k"]}`) + `]}`)
+	_, err := b.Schema(schema)
+	require.NoError(t, err)
+	for n := 1; err == nil; n++ {
+		require.Less(t, n, 100, "no bound is reached")
+		_, err = b.Schema(schema)
+	}
+	require.ErrorContains(t, err, "take more than 200000 steps")
 }
 
 // What is large and honest compiles.
@@ -70,6 +108,9 @@ func TestSchema_LargeSchemasCompile(t *testing.T) {
 		"names kept out": `{"properties": {` + repeatJoin(200, `"property#i": {"type": "boolean"}`) + `}, "additionalProperties": {"type": "string"}}`,
 		"depth":          nest(30, `{"type": "object", "properties": {"a": `, `true`, `}}`),
 		"formats":        `{"properties": {` + repeatJoin(500, `"p#i": {"format": "date-time"}`) + `}}`,
+		"long patterns":  `{"properties": {` + repeatJoin(100, `"p#i": {"maxLength": 64, "pattern": "^[a-z]+-#i(-[0-9]{1,3})*$"}`) + `}}`,
+		"long formats":   `{"properties": {` + repeatJoin(100, `"p#i": {"format": "email", "maxLength": 2#i}, "q#i": {"format": "uuid", "minLength": 36, "maxLength": 36}`) + `}}`,
+		"bounds":         `{"properties": {` + repeatJoin(100, `"p#i": {"type": "number", "minimum": -#i.25, "maximum": 1#i}`) + `}}`,
 		"patterns":       `{"properties": {` + repeatJoin(100, `"p#i": {"pattern": "^[a-z]+-#i(-[0-9]{1,3})*$"}`) + `}}`,
 		"a chain":        `{"$ref": "#/$defs/d0", "$defs": {` + repeatJoin(300, `"d#i": {"type": "object", "properties": {"next": {"$ref": "#/$defs/d#next"}}}`) + `, "d300": {"type": "null"}}}`,
 	} {

@@ -20,6 +20,8 @@ func (c *compiler) writeString(sh *shape) (Rule, error) {
 	if len(patterns)+len(formats) == 0 {
 		return c.b.jsonString(sh.minLength, sh.maxLength), nil
 	}
+	slices.Sort(patterns)
+	slices.Sort(formats)
 	key := fmt.Sprintf("string %q %q %d %d", patterns, formats, sh.minLength, sh.maxLength)
 	r, err := c.b.remember(key, func() (Rule, error) {
 		return c.b.jsonMatching(patterns, formats, sh.minLength, sh.maxLength)

@@ -1,5 +1,7 @@
 package grammar
 
+import "fmt"
+
 // jsonString is the JSON literal, quotes included, of a string of least to most
 // code points; most < 0 means no bound. Every way JSON has to write a character
 // is open, for a model that has begun an escape must be able to end it in the
@@ -24,55 +26,57 @@ func (b *Builder) jsonString(least, most int) Rule {
 // jsonRaw are the characters that stand in a JSON string as they are.
 var jsonRaw = anyChar.minus(charset{{0, 0x1f}, {0x7f, 0x7f}}).minus(chars(`"\`))
 
-// jsonPattern is the JSON literal of a string of least to most code points in
-// which the pattern matches, in all of it only if ^ and $ say so.
-func (b *Builder) jsonPattern(pattern string, least, most int) (Rule, error) {
-	return b.jsonMatching([]string{pattern}, nil, least, most)
-}
-
-// jsonFormat is the JSON literal of a string of the format.
-func (b *Builder) jsonFormat(name string) (Rule, error) {
-	return b.jsonMatching(nil, []string{name}, 0, -1)
-}
-
 // jsonMatching is the JSON literal of a string of least to most code points that
-// has all the formats and in which all the patterns match.
+// has all the formats, and in which all the patterns match: in all of it only if
+// they say so by ^ and $. There is at least one of them.
 func (b *Builder) jsonMatching(patterns, formats []string, least, most int) (Rule, error) {
-	var parts []dfa
-	for _, name := range formats {
-		d, err := b.format(name)
-		if err != nil {
-			return "", err
-		}
-		parts = append(parts, d)
-	}
-	for _, pattern := range patterns {
-		d, err := b.compile(pattern, true)
-		if err != nil {
-			return "", err
-		}
-		if !d.trim() {
-			return "", failure("no text matches the pattern")
-		}
-		parts = append(parts, d)
+	d, err := b.matching(patterns, formats)
+	if err != nil {
+		return "", err
 	}
 	if n := max(least, most); n > b.limits.Repeat {
 		return "", failure("a string of %d characters is too large a bound: at most %d is allowed", n, b.limits.Repeat)
 	}
-	if len(parts) == 0 || least > 0 || most >= 0 {
-		parts = append(parts, count(least, most))
-	}
-	d := parts[0]
-	for _, other := range parts[1:] {
-		var err error
-		if d, err = d.both(other, b.limits.GrammarSize/16); err != nil {
+	// Mostly a format keeps the lengths by itself; to count would multiply it.
+	if shortest, longest := d.lengths(); shortest < least || most >= 0 && (longest < 0 || longest > most) {
+		if d, err = b.both(d, count(least, most)); err != nil {
 			return "", err
-		}
-		if !d.trim() {
-			return "", failure("no text meets the pattern, the format and the lengths together")
 		}
 	}
 	return b.jsonText(d)
+}
+
+// matching is the automaton of the texts that have all the formats and in which
+// all the patterns match.
+func (b *Builder) matching(patterns, formats []string) (dfa, error) {
+	key := fmt.Sprintf("all %q %q", patterns, formats)
+	if d, ok := b.texts[key]; ok {
+		return d, nil
+	}
+	var d dfa
+	add := func(next dfa, err error) error {
+		if err == nil && d != nil {
+			next, err = b.both(d, next)
+		}
+		d = next
+		return err
+	}
+	for _, name := range formats {
+		if err := add(b.format(name)); err != nil {
+			return nil, err
+		}
+	}
+	for _, pattern := range patterns {
+		next, err := b.compile(pattern, true)
+		if err == nil && !next.trim() {
+			err = failure("no text matches the pattern")
+		}
+		if err := add(next, err); err != nil {
+			return nil, err
+		}
+	}
+	b.texts[key] = d
+	return d, nil
 }
 
 // jsonText is the JSON literal of what the automaton, trimmed, reads. Each

@@ -78,19 +78,44 @@ func TestBuilderJSONMatching_AllConditionsHoldTogether(t *testing.T) {
 	require.EqualError(t, err, "no text meets the pattern, the format and the lengths together")
 	_, err = b.jsonMatching(nil, []string{"date"}, 11, -1)
 	require.EqualError(t, err, "no text meets the pattern, the format and the lengths together")
-	_, err = b.jsonPattern(`^a`, 0, 5000)
+	_, err = b.jsonMatching([]string{`^a`}, nil, 0, 5000)
 	require.EqualError(t, err, "a string of 5000 characters is too large a bound: at most 1000 is allowed")
-	_, err = b.jsonPattern(`a$b`, 0, -1)
+	_, err = b.jsonMatching([]string{`a$b`}, nil, 0, -1)
 	require.EqualError(t, err, "no text matches the pattern")
-	_, err = b.jsonPattern(`^a{0,600}b?$`, 3, 900)
+	_, err = b.jsonMatching([]string{`^a{0,600}b?$`}, nil, 3, 900)
 	require.NoError(t, err)
-	_, err = NewBuilder(Limits{}).jsonPattern(`(a|b)*a(a|b){9}c`, 0, 900)
+	_, err = NewBuilder(Limits{}).jsonMatching([]string{`(a|b)*a(a|b){9}c`}, nil, 0, 900)
 	require.EqualError(t, err, "the conditions on the text together need more than 16384 states")
+}
+
+func TestAutomaton_Lengths(t *testing.T) {
+	for pattern, want := range map[string][2]int{
+		`a`: {1, 1}, `a|bcd`: {1, 3}, `(ab?){2,4}`: {2, 8}, `a*`: {0, -1}, `ab+c|d`: {1, -1}, `x(yx)*`: {1, -1}, `[0-9]{40}`: {40, 40}, `|abc?`: {0, 3},
+	} {
+		d, err := NewBuilder(Limits{}).compile(pattern, false)
+		require.NoError(t, err)
+		require.True(t, d.trim())
+		shortest, longest := d.lengths()
+		require.Equal(t, want, [2]int{shortest, longest}, pattern)
+	}
+	shortest, longest := count(3, 7).lengths()
+	require.Equal(t, [2]int{3, 7}, [2]int{shortest, longest})
+}
+
+// To count what is bounded anyway would multiply the states.
+func TestBuilderJSONMatching_LengthsThatHoldAnywayCostNothing(t *testing.T) {
+	size := func(least, most int) int {
+		b := NewBuilder(Limits{})
+		_, err := b.jsonMatching(nil, []string{"email"}, least, most)
+		require.NoError(t, err)
+		return b.size
+	}
+	require.Equal(t, size(0, -1), size(5, 254))
 }
 
 func formatOf(t require.TestingT, name string) *grammartest.Grammar {
 	b := NewBuilder(Limits{})
-	r, err := b.jsonFormat(name)
+	r, err := b.jsonMatching(nil, []string{name}, 0, -1)
 	require.NoError(t, err)
 	return compiled(t, b, r)
 }
@@ -138,7 +163,7 @@ func TestBuilderJSONFormat_TakesWhatPeopleWrite(t *testing.T) {
 			require.False(t, g.Match(`"`+s+`"`), "%s %s", name, s)
 		}
 	}
-	_, err := NewBuilder(Limits{}).jsonFormat("idn-email")
+	_, err := NewBuilder(Limits{}).jsonMatching(nil, []string{"idn-email"}, 0, -1)
 	require.EqualError(t, err, `the format "idn-email" cannot be enforced: those that can are date, date-time, duration, email, hostname, ipv4, ipv6, time, uri, uuid`)
 }
 

@@ -14,7 +14,7 @@ func (b *Builder) Without(markers ...string) Rule {
 		for i, m := range markers {
 			marks[i].Marker = m
 		}
-		return b.scan(marks, true, false)
+		return b.scan(marks, false)
 	})
 }
 
@@ -28,14 +28,11 @@ type Mark struct {
 // what follows that one. It is like Sequence(Without("x"), Literal("x"), then),
 // but the engine follows one reading of the text where it has two of that.
 // Where two markers end together, the longer one counts.
-func (b *Builder) Until(marks ...Mark) Rule { return b.scan(marks, false, true) }
+func (b *Builder) Until(marks ...Mark) Rule { return b.scan(marks, true) }
 
-// Unless is Until, or any text without a marker.
-func (b *Builder) Unless(marks ...Mark) Rule { return b.scan(marks, true, true) }
-
-// scan is text in which markers are found (Aho and Corasick 1975); without: it
-// may end with none found, with: it may go on where one is.
-func (b *Builder) scan(marks []Mark, without, with bool) Rule {
+// scan is text in which markers are found (Aho and Corasick 1975). It ends where
+// the first one is, or else only with none found.
+func (b *Builder) scan(marks []Mark, found bool) Rule {
 	if b.err != nil {
 		return ""
 	}
@@ -81,9 +78,9 @@ func (b *Builder) scan(marks []Mark, without, with bool) Rule {
 		}
 		// A marker that was found ends the search.
 		if n.mark >= 0 {
-			d[at] = dfaState{accept: with, then: marks[n.mark].Then}
+			d[at] = dfaState{accept: found, then: marks[n.mark].Then}
 		} else {
-			d[at].accept = without
+			d[at].accept = !found
 		}
 		on := map[int][]interval{}
 		for _, c := range alphabet {

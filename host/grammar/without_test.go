@@ -52,15 +52,13 @@ func TestBuilder_UntilEndsWithTheFirstMarker(t *testing.T) {
 			marks = append(marks, Mark{m, Rule(`"` + itoa(i) + `"`)})
 		}
 		b := NewBuilder(Limits{})
-		until, unless := compiled(t, b, b.Until(marks...)), compiled(t, b, b.Unless(marks...))
+		until := compiled(t, b, b.Until(marks...))
 		end, which := firstMarker(text, markers)
 		require.False(t, until.Match(text))
-		require.Equal(t, which < 0, unless.Match(text))
 		for i := range markers {
 			whole := text[:end] + itoa(i)
 			require.Equal(t, which == i, until.Match(whole), whole)
 			if which >= 0 {
-				require.Equal(t, which == i, unless.Match(whole), whole)
 				require.Equal(t, end == len(text), until.Prefix(text))
 			}
 		}
@@ -76,9 +74,6 @@ func TestBuilder_TextBeforeAMarkerHasOneReading(t *testing.T) {
 	until := compiled(t, b, b.Until(Mark{"<tool_call>", call}))
 	require.True(t, until.Match(text+"{x}"))
 	require.LessOrEqual(t, until.Stacks(text+"{x}"), 3)
-	unless := compiled(t, b, b.Unless(Mark{"<tool_call>", call}))
-	require.True(t, unless.Match(text+"{x}"))
-	require.LessOrEqual(t, unless.Stacks(text+"{x}"), 4)
 	two := compiled(t, b, b.Sequence(b.Without("<tool_call>"), b.Literal("<tool_call>"), call))
 	require.True(t, two.Match(text+"{x}"))
 	require.LessOrEqual(t, two.Stacks(text+"{x}"), 5)
