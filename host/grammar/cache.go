@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"container/list"
+	"runtime"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -9,10 +10,12 @@ import (
 
 // Cache keeps finished grammars, those used last, by a key that says all that
 // went into them. It may be used by many goroutines at once; those that ask for
-// one key at the same time wait for one of them to make it. Errors are not kept.
+// one key at the same time wait for one of them to make it, and no more are made at
+// once than there are processors. Errors are not kept.
 type Cache struct {
 	maxBytes int
 	making   singleflight.Group
+	places   chan struct{} // taken by those that make one: more than there are processors would slow each other
 
 	mu struct {
 		sync.Mutex
@@ -29,7 +32,7 @@ func (e *entry) bytes() int { return len(e.key) + len(e.text) }
 // NewCache returns a cache whose keys and grammars have maxBytes together at
 // most. A grammar that is larger alone is made each time.
 func NewCache(maxBytes int) *Cache {
-	c := &Cache{maxBytes: maxBytes}
+	c := &Cache{maxBytes: maxBytes, places: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	c.mu.entries, c.mu.recent = map[string]*list.Element{}, list.New()
 	return c
 }
@@ -44,6 +47,8 @@ func (c *Cache) Get(key string, make func() (string, error)) (string, error) {
 		if text, ok := c.find(key); ok {
 			return text, nil
 		}
+		c.places <- struct{}{}
+		defer func() { <-c.places }()
 		text, err := make()
 		if err == nil {
 			c.keep(&entry{key, text})

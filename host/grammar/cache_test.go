@@ -2,8 +2,11 @@ package grammar
 
 import (
 	"errors"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -86,5 +89,35 @@ func TestCache_OneKeyIsMadeOnceForAllWhoAskTogether(t *testing.T) {
 		close(release)
 		wg.Wait()
 		require.Equal(t, 1, calls)
+	})
+}
+
+func TestCache_NoMoreAreMadeAtOnceThanThereAreProcessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCache(1000)
+		var making, all atomic.Int32
+		release := make(chan struct{})
+		var wg sync.WaitGroup
+		n := runtime.GOMAXPROCS(0)
+		for i := range 3 * n {
+			wg.Go(func() {
+				_, err := c.Get(strconv.Itoa(i), func() (string, error) {
+					require.LessOrEqual(t, int(making.Add(1)), n)
+					defer making.Add(-1)
+					all.Add(1)
+					<-release
+					if i%2 == 0 {
+						return "", errors.New("broken")
+					}
+					return "root", nil
+				})
+				require.Equal(t, i%2 == 0, err != nil)
+			})
+		}
+		synctest.Wait()
+		require.EqualValues(t, n, making.Load())
+		close(release)
+		wg.Wait()
+		require.EqualValues(t, 3*n, all.Load())
 	})
 }
