@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -319,6 +320,58 @@ func TestGrammar_Hostile(t *testing.T) {
 		})
 	}
 	require.NotEmpty(t, draws(t, e, h, plain(), nil, 1))
+}
+
+// TestGrammar_LargeAndHonest: what large schemas become stays within the bounds
+// that stop hostile ones, also at a row where every token must be looked for.
+func TestGrammar_LargeAndHonest(t *testing.T) {
+	e, h := modelRow(t)
+	x := logits(e, h)
+	r := rand.New(rand.NewSource(5))
+	word := func() string {
+		b := make([]byte, 4+r.Intn(12))
+		for i := range b {
+			b[i] = byte('a' + r.Intn(26))
+		}
+		return string(b)
+	}
+	var enum, optional, variants strings.Builder
+	enum.WriteString("root ::= \"[\" word (\", \" word){20} \"]\"\nword ::= \"\\\"x\\\"\"")
+	for range 4000 {
+		enum.WriteString(` | "\"` + word() + `\""`)
+	}
+	optional.WriteString("root ::= \"{\" p0 \"}\"\np200 ::= \"\\\"end\\\": 1\"\n")
+	for i := range 200 {
+		optional.WriteString("p" + strconv.Itoa(i) + ` ::= ("\"` + word() + `\": " [0-9]{1,20} ", ")? p` + strconv.Itoa(i+1) + "\n")
+	}
+	variants.WriteString("root ::= v (\", \" v){9}\nv ::= \"{}\"")
+	for range 60 {
+		variants.WriteString(` | "{\"kind\": \"" [a-z]{0,40} "\", \"` + word() + `\": \"" [^"]{0,60} "\"}"`)
+	}
+	for name, g := range map[string]string{
+		"enum": enum.String(), "optional": optional.String(), "variants": variants.String(), "json": anyJSON, "orders": orders,
+		"long string": `root ::= "\"" ([^"\\\x7F\x00-\x1F] | "\\" ["\\/bfnrt]){100,4000} "\""`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(3) {
+				for i := range x {
+					x[i] = float32(r.NormFloat64())
+				}
+				p := hot(1)
+				p.Seed, p.Grammar = seed, g
+				smp := must(e.NewSampler(p, nil))
+				out := make([]engine.Sampled, 1)
+				for range 150 {
+					require.NoError(t, e.Sample([]engine.SampleRequest{{Held: h, Sampler: smp}}, out))
+					require.NoError(t, out[0].Err)
+					if isEOG(e, out[0].Token) {
+						break
+					}
+				}
+				smp.Free()
+			}
+		})
+	}
 }
 
 // TestGrammar_ControlTokens: they satisfy a grammar only where they are written.

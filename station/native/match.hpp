@@ -26,7 +26,7 @@ namespace match {
 constexpr size_t max_stacks = 1 << 14;      // of a state: what an ambiguous grammar may keep open
 constexpr size_t max_known = 16 << 20;      // bytes a grammar keeps of what was found
 constexpr size_t max_grown = 64 << 20;      // bytes it may grow to for one token
-constexpr int64_t budget_first = 4'000'000; // steps: tens of milliseconds
+constexpr int64_t budget_first = 2'000'000; // steps: some ten milliseconds
 constexpr int64_t budget_token = 50'000;    // steps a token adds, up to budget_first
 
 // known is what was found of a grammar so far.
