@@ -9,6 +9,7 @@ type tagForm struct {
 	key, keyEnd  string
 	value        string // before a value, "" for nothing
 	valueEnd     string
+	lines        bool   // a value stands on lines of its own
 	end          string // of the call
 	endsOutside  bool   // the end is the block's own and left to it
 	aroundBefore string // what makes a call of f with the argument k, for ollama's parser
@@ -17,7 +18,7 @@ type tagForm struct {
 
 var coderTags = tagForm{
 	family:  "qwen3-coder",
-	nameEnd: ">", key: "<parameter=", keyEnd: ">", valueEnd: "</parameter>", end: "</function>",
+	nameEnd: ">", key: "<parameter=", keyEnd: ">", valueEnd: "</parameter>", lines: true, end: "</function>",
 	aroundBefore: toolCall + "<function=f><parameter=k>", aroundAfter: "</parameter></function>" + toolCallEnd,
 }
 
@@ -104,11 +105,15 @@ func (c *taggedCall) argument(s string, over bool) (more bool, r reading) {
 		c.searched = max(at, len(s)-len(c.form.valueEnd)+1)
 		return false, reading{}
 	}
+	value := s[at : from+n]
+	if c.form.lines {
+		value = strings.TrimSuffix(strings.TrimPrefix(value, "\n"), "\n")
+	}
 	if len(c.keys) > 0 {
 		c.arguments.WriteString(", ")
 	}
 	c.keys[key] = true
-	c.arguments.WriteString(quote(key) + ": " + typedValue(s[at:from+n], c.types(c.name, key), c.form.family, func(value string) string {
+	c.arguments.WriteString(quote(key) + ": " + typedValue(value, c.types(c.name, key), c.form.family, func(value string) string {
 		return c.form.aroundBefore + value + c.form.aroundAfter
 	}))
 	c.at = from + n + len(c.form.valueEnd)

@@ -35,16 +35,15 @@ func typed(family, call string, types []string) (any, bool) {
 // ollama's parser and the call that shows it the value. types are those the
 // schema allows, none when it does not say.
 func typedValue(text string, types []string, family string, around func(value string) string) string {
-	text = strings.TrimSuffix(strings.TrimPrefix(text, "\n"), "\n")
-	spelled := jsontext.Value(text)
+	spelled, word := jsontext.Value(text), strings.TrimSpace(text)
 	isJSON := spelled.IsValid()
 	mayBeText := len(types) == 0 || slices.Contains(types, "string")
 	switch {
 	case isJSON && !mayBeText && slices.ContainsFunc(types, func(t string) bool { return isKind(spelled, t) }):
 		return strings.Trim(text, spaces)
-	case len(types) == 1 && types[0] == "string", len(types) == 0 && !strings.EqualFold(text, "null"):
+	case len(types) == 1 && types[0] == "string", len(types) == 0 && !strings.EqualFold(word, "null"):
 		return quote(text)
-	case strings.EqualFold(text, "null") && !slices.Contains(types, "null") && mayBeText && len(types) > 0:
+	case strings.EqualFold(word, "null") && !slices.Contains(types, "null") && mayBeText && len(types) > 0:
 		return quote(text) // ollama takes every null for none
 	}
 	shown := text
@@ -60,7 +59,7 @@ func typedValue(text string, types []string, family string, around func(value st
 	case string:
 		return quote(text)
 	case bool:
-		if !v && !strings.EqualFold(text, "false") { // ollama takes whatever is no boolean for false
+		if !v && !strings.EqualFold(word, "false") { // ollama takes whatever is no boolean for false
 			return quote(text)
 		}
 	}
@@ -70,7 +69,10 @@ func typedValue(text string, types []string, family string, around func(value st
 	if isJSON {
 		return strings.Trim(text, spaces)
 	}
-	return encode(value, text)
+	if out := encode(value, text); jsontext.Value(out).Kind() != '0' {
+		return out
+	}
+	return quote(text) // 007 and 1_000 are a number to some, and not the text they stand for
 }
 
 // notXML tells which characters ollama's parsers, that go through XML, refuse or
