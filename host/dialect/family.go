@@ -8,7 +8,7 @@ type Dialect struct {
 
 	think   tags
 	blocks  []block
-	bare    bool // a block also begins with a { at the head of the answer
+	bare    *block // begins with a { at the head of the answer
 	control bool
 	generic bool
 	single  bool // the template shows one call a turn and fails on more
@@ -38,7 +38,7 @@ func (d *Dialect) Generic() bool { return d.generic }
 // Markers are the texts of which one opens every block of calls; none where a
 // call is bare JSON.
 func (d *Dialect) Markers() []string {
-	if d.bare {
+	if d.bare != nil {
 		return nil
 	}
 	return d.openers()
@@ -162,7 +162,7 @@ func llama() *Dialect {
 	return &Dialect{
 		Name:    "llama3",
 		blocks:  []block{{open: pythonTag, between: ";", call: jsonReader}},
-		bare:    true,
+		bare:    &block{between: ";", call: func(typesOf) reader { return &jsonCall{bare: true} }},
 		control: true,
 		write:   listWriter{between: "; ", call: named("parameters")},
 	}
@@ -248,7 +248,7 @@ func functionGemma() *Dialect {
 	return &Dialect{
 		Name: "functiongemma",
 		blocks: []block{{open: gemmaCall, lead: "call:", close: []string{gemmaCallEnd},
-			call: func(typesOf) reader { return &gemmaReader{} }}},
+			call: func(typesOf) reader { return &pairsCall{form: gemmaPairs} }}},
 		control: true,
 		write:   gemmaWriter{},
 	}
@@ -258,7 +258,7 @@ func olmo() *Dialect {
 	return &Dialect{
 		Name: "olmo3",
 		blocks: []block{{open: olmoCalls, between: "\n", close: []string{olmoCallsEnd},
-			call: func(typesOf) reader { return &pythonCall{} }}},
+			call: func(typesOf) reader { return &pairsCall{form: pythonPairs} }}},
 		write: pythonWriter{},
 	}
 }

@@ -214,13 +214,7 @@ func (w gemmaWriter) members(b *grammar.Builder, c callee, properties []property
 	return joined(b, items, required, ","), nil
 }
 
-// value is one value's rule. Inside another value ollama's parser reads no line's
-// end, so a text there has none.
 func (w gemmaWriter) value(b *grammar.Builder, c callee, p property, depth int) (grammar.Rule, error) {
-	exclude := []string{gemmaEscape}
-	if depth > 0 {
-		exclude = append(exclude, "\n")
-	}
 	text := func(rule grammar.Rule) grammar.Rule {
 		return b.Sequence(b.Literal(gemmaEscape), rule, b.Literal(gemmaEscape))
 	}
@@ -231,13 +225,13 @@ func (w gemmaWriter) value(b *grammar.Builder, c callee, p property, depth int) 
 		})
 	}
 	if len(types) == 0 || slices.Contains(types, "string") {
-		if rule, ok := rawText(b, p.schema, exclude...); ok {
+		if rule, ok := rawText(b, p.schema, gemmaEscape); ok {
 			return text(rule), nil
 		}
 	} else if len(types) == 1 && depth < 8 {
 		switch types[0] {
 		case "integer", "number", "boolean":
-			return c.rule(p.at, func() grammar.Rule { return text(b.Without(exclude...)) })
+			return c.rule(p.at, func() grammar.Rule { return text(b.Without(gemmaEscape)) })
 		case "array":
 			if items := p.schema.Member("items"); items != nil && only("items") {
 				item, err := w.value(b, c, property{at: items, schema: newSchema(items)}, depth+1)
@@ -257,5 +251,5 @@ func (w gemmaWriter) value(b *grammar.Builder, c callee, p property, depth int) 
 	if c.must {
 		return "", c.refuse(p.at, "this model writes values in a format of its own; with tool_choice or strict, allowed are texts, also an enum of them, numbers, booleans, and arrays and objects of these")
 	}
-	return text(b.Without(exclude...)), nil
+	return text(b.Without(gemmaEscape)), nil
 }

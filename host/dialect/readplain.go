@@ -6,21 +6,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// gemmaReader reads functiongemma's name{key:value,...}, in which texts stand
-// between <escape> marks. pythonCall reads olmo3's name(key=value, ...). Both
-// look at their text from the head again: their models write short calls.
-type gemmaReader struct{}
-
-type pythonCall struct{}
-
-func (gemmaReader) read(s string, over bool) reading {
-	return readPairs(s, over, pairs{open: "{", colon: ":", close: '}', mark: gemmaEscape, value: gemmaValue})
-}
-
-func (pythonCall) read(s string, over bool) reading {
-	return readPairs(s, over, pairs{open: "(", colon: "=", close: ')', value: pythonValue})
-}
-
 // pairs is a form of calls whose arguments are keys and values in brackets.
 type pairs struct {
 	open, colon string
@@ -29,111 +14,251 @@ type pairs struct {
 	value       func(text string) (value string, ok bool)
 }
 
-// readPairs reads a call. Arguments are known one by one.
-func readPairs(s string, over bool, form pairs) reading {
-	n := nameAt(s)
-	if n == len(s) && !over {
-		return reading{}
+// gemmaPairs are functiongemma's name{key:value,...}, in which texts stand between
+// <escape> marks. pythonPairs are olmo3's name(key=value, ...).
+var (
+	gemmaPairs  = pairs{open: "{", colon: ":", close: '}', mark: gemmaEscape, value: gemmaValue}
+	pythonPairs = pairs{open: "(", colon: "=", close: ')', value: pythonValue}
+)
+
+// pairsCall reads a call in such a form. Arguments are known one by one, and no
+// byte is looked at again when more text comes.
+type pairsCall struct {
+	form pairs
+
+	name      string
+	keys      map[string]bool // nil before the opening bracket
+	arguments strings.Builder
+	at        int // bytes that the arguments stand for
+
+	// Of the argument that is read now.
+	pos   int    // bytes looked at
+	comma bool   // it has its comma
+	begun bool   // its key, or its value once the key is known
+	from  int    // where that began
+	key   string // "" while it grows
+	depth int    // brackets open in its value
+	text  string // ends the text in its value that pos is in; "" outside
+}
+
+func (c *pairsCall) read(s string, over bool) reading {
+	if c.keys == nil {
+		n := nameAt(s)
+		if n == len(s) && !over {
+			return reading{}
+		}
+		at, found, _ := step(s, n, over, c.form.open)
+		if n == 0 || !found {
+			return reading{state: broken}
+		}
+		c.name, c.at, c.pos, c.keys = s[:n], at, at, map[string]bool{}
+		c.arguments.WriteByte('{')
 	}
-	at, found, _ := step(s, n, over, form.open)
-	if n == 0 || !found {
-		return reading{state: broken}
-	}
-	r := reading{name: s[:n], arguments: "{", length: at}
-	keys := map[string]bool{}
 	for {
-		at = skipSpaces(s, at)
-		if at == len(s) {
-			return r
+		if more, state := c.argument(s); !more {
+			return reading{state: state, name: c.name, arguments: c.arguments.String(), length: c.at}
 		}
-		if s[at] == form.close {
-			r.state, r.length = complete, at+1
-			r.arguments += "}"
-			return r
-		}
-		if len(keys) > 0 {
-			if s[at] != ',' {
-				r.state = broken
-				return r
+	}
+}
+
+// argument reads the next argument, or the call's end.
+func (c *pairsCall) argument(s string) (more bool, st state) {
+	if c.key == "" {
+		if !c.begun {
+			c.pos = skipSpaces(s, c.pos)
+			switch {
+			case c.pos == len(s):
+				return false, growing
+			case c.comma || len(c.keys) == 0 && s[c.pos] != c.form.close:
+				c.begun, c.from = true, c.pos
+			case s[c.pos] == c.form.close:
+				c.arguments.WriteByte('}')
+				c.at = c.pos + 1
+				return false, complete
+			case s[c.pos] == ',':
+				c.comma = true
+				c.pos++
+				return true, growing
+			default:
+				return false, broken
 			}
-			at = skipSpaces(s, at+1)
 		}
-		n := strings.IndexAny(s[at:], form.colon+"\n"+string(form.close))
+		n := strings.IndexAny(s[c.pos:], c.form.colon+"\n"+string(c.form.close))
 		if n < 0 {
-			return r
+			c.pos = len(s)
+			return false, growing
 		}
-		key := strings.Trim(s[at:at+n], spaces)
-		if s[at+n] != form.colon[0] || key == "" || keys[key] {
-			r.state = broken
-			return r
+		c.pos += n
+		key := strings.Trim(s[c.from:c.pos], spaces)
+		if s[c.pos] != c.form.colon[0] || key == "" || c.keys[key] {
+			return false, broken
 		}
-		end := valueEnd(s, at+n+1, form)
-		if end < 0 {
-			return r
-		}
-		value, ok := form.value(strings.Trim(s[at+n+1:end], spaces))
-		if !ok {
-			r.state = broken
-			return r
-		}
-		if len(keys) > 0 {
-			r.arguments += ", "
-		}
-		keys[key] = true
-		r.arguments += quote(key) + ": " + value
-		r.length, at = end, end
+		c.pos++
+		c.key, c.from = key, c.pos
 	}
+	if !c.passValue(s) {
+		return false, growing
+	}
+	value, ok := c.form.value(strings.Trim(s[c.from:c.pos], spaces))
+	if !ok {
+		return false, broken
+	}
+	if len(c.keys) > 0 {
+		c.arguments.WriteString(", ")
+	}
+	c.arguments.WriteString(quote(c.key) + ": " + value)
+	c.keys[c.key] = true
+	c.at, c.key, c.comma, c.begun, c.depth = c.pos, "", false, false, 0
+	return true, growing
 }
 
-// valueEnd is where a value ends: at a comma or bracket that is not in a text
-// nor in brackets of the value's own.
-func valueEnd(s string, at int, form pairs) int {
-	depth := 0
-	for at < len(s) {
-		if form.mark != "" && strings.HasPrefix(s[at:], form.mark) {
-			n := strings.Index(s[at+len(form.mark):], form.mark)
+// passValue goes on to where a value ends: at a comma or bracket that is not in a
+// text nor in brackets of the value's own. It returns false while there is none.
+func (c *pairsCall) passValue(s string) bool {
+	mark := c.form.mark
+	for c.pos < len(s) {
+		rest := s[c.pos:]
+		switch b := rest[0]; {
+		case c.text != "" && mark != "":
+			n := strings.Index(rest, mark)
 			if n < 0 {
-				return -1
+				c.pos = max(c.pos, len(s)-len(mark)+1)
+				return false
 			}
-			at += n + 2*len(form.mark)
-			continue
-		}
-		switch c := s[at]; {
-		case form.mark == "" && (c == '"' || c == '\''):
-			for at++; at < len(s) && s[at] != c; at++ {
-				if s[at] == '\\' {
-					at++
-				}
+			c.text = ""
+			c.pos += n + len(mark) - 1
+		case c.text != "" && b == '\\':
+			if len(rest) == 1 {
+				return false
 			}
-		case depth == 0 && (c == ',' || c == form.close):
-			return at
-		case c == '{' || c == '[' || c == '(':
-			depth++
-		case c == '}' || c == ']' || c == ')':
-			depth--
+			c.pos++
+		case c.text != "":
+			if b == c.text[0] {
+				c.text = ""
+			}
+		case mark != "" && strings.HasPrefix(rest, mark):
+			c.text = mark
+			c.pos += len(mark) - 1
+		case mark != "" && strings.HasPrefix(mark, rest):
+			return false
+		case mark == "" && (b == '"' || b == '\''):
+			c.text = rest[:1]
+		case c.depth == 0 && (b == ',' || b == c.form.close):
+			return true
+		case b == '{' || b == '[' || b == '(':
+			c.depth++
+		case b == '}' || b == ']' || b == ')':
+			c.depth--
 		}
-		at++
+		c.pos++
 	}
-	return -1
+	return false
 }
 
+// gemmaValue makes JSON of a value in functiongemma's form.
 func gemmaValue(text string) (string, bool) {
+	if text == "" || text[0] != '[' && text[0] != '{' {
+		return gemmaScalar(text), true
+	}
+	v := gemmaNested{s: text}
+	if !v.value(0) || v.at != len(text) {
+		return "", false
+	}
+	return v.out.String(), true
+}
+
+// gemmaScalar is a text between marks, a number or boolean in the model's own
+// spelling, or a text without marks.
+func gemmaScalar(text string) string {
 	if inner, ok := strings.CutPrefix(text, gemmaEscape); ok && strings.Count(text, gemmaEscape) == 2 {
 		if inner, ok = strings.CutSuffix(inner, gemmaEscape); ok {
-			return quote(inner), true
+			return quote(inner)
 		}
 	}
 	if v := jsontext.Value(text); v.IsValid() && (v.Kind() == '0' || v.Kind() == 't' || v.Kind() == 'f') {
-		return text, true
+		return text
 	}
-	if text == "" || !strings.ContainsAny(text[:1], "[{") {
-		return quote(text), true
+	return quote(text)
+}
+
+// gemmaNested writes JSON of lists and objects in that form.
+type gemmaNested struct {
+	s   string
+	at  int
+	out strings.Builder
+}
+
+// value takes the next value; false if there is none.
+func (v *gemmaNested) value(depth int) bool {
+	v.at = skipSpaces(v.s, v.at)
+	if v.at == len(v.s) || depth > maxDepth {
+		return false
 	}
-	value, ok := typed("functiongemma", gemmaCall+"call:f{k:"+text+"}"+gemmaCallEnd, nil)
-	if !ok {
-		return "", false
+	switch v.s[v.at] {
+	case '[':
+		return v.items(']', func() bool { return v.value(depth + 1) })
+	case '{':
+		keys := map[string]bool{}
+		return v.items('}', func() bool { return v.key(keys) && v.value(depth+1) })
 	}
-	return encode(value, text), true
+	from := v.at
+	for v.at < len(v.s) && !strings.ContainsAny(v.s[v.at:v.at+1], ",]}") {
+		if !strings.HasPrefix(v.s[v.at:], gemmaEscape) {
+			v.at++
+			continue
+		}
+		text := v.at + len(gemmaEscape)
+		n := strings.Index(v.s[text:], gemmaEscape)
+		if n < 0 {
+			return false
+		}
+		v.at = text + n + len(gemmaEscape)
+	}
+	text := strings.Trim(v.s[from:v.at], spaces)
+	v.out.WriteString(gemmaScalar(text))
+	return text != ""
+}
+
+// items takes a list of what one takes, in brackets.
+func (v *gemmaNested) items(close byte, one func() bool) bool {
+	v.out.WriteByte(v.s[v.at])
+	v.at = skipSpaces(v.s, v.at+1)
+	for first := true; v.at < len(v.s); first = false {
+		switch c := v.s[v.at]; {
+		case c == close:
+			v.at++
+			v.out.WriteByte(close)
+			return true
+		case first:
+		case c == ',':
+			v.at++
+			v.out.WriteString(", ")
+		default:
+			return false
+		}
+		if !one() {
+			return false
+		}
+		v.at = skipSpaces(v.s, v.at)
+	}
+	return false
+}
+
+// key takes a member's name and the colon behind it.
+func (v *gemmaNested) key(known map[string]bool) bool {
+	rest := v.s[v.at:]
+	n := strings.IndexAny(rest, ":,[]{}")
+	if n < 0 || rest[n] != ':' {
+		return false
+	}
+	key := strings.Trim(rest[:n], spaces)
+	if key == "" || known[key] {
+		return false
+	}
+	known[key] = true
+	v.at += n + 1
+	v.out.WriteString(quote(key) + ": ")
+	return true
 }
 
 // pythonValue makes JSON of a literal of Python's, or of JSON. Ollama's parser of
