@@ -26,8 +26,8 @@ type numbers struct {
 	multiple              *big.Rat // of this positive number only; nil: any
 }
 
-// integerRange is an integer from least to most; nil means no bound.
-func (b *Builder) integerRange(least, most *big.Int) Rule {
+// integers are those from least to most; nil means no bound.
+func integers(least, most *big.Int) numbers {
 	n := numbers{integer: true}
 	if least != nil {
 		n.least = new(big.Rat).SetInt(least)
@@ -35,18 +35,25 @@ func (b *Builder) integerRange(least, most *big.Int) Rule {
 	if most != nil {
 		n.most = new(big.Rat).SetInt(most)
 	}
-	r, err := b.number(n)
-	if err != nil {
-		return b.fail("%v", err)
+	return n
+}
+
+// maxMultipleBits bounds what computing with multiples costs.
+const maxMultipleBits = 2048
+
+// common is the least number that is a multiple of both; nil is none asked for.
+// Of fractions in lowest terms it is the least common multiple of what is above
+// the line, over the greatest common divisor of what is below.
+func common(a, b *big.Rat) *big.Rat {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
 	}
-	return r
+	above := new(big.Int).Mul(a.Num(), b.Num())
+	above.Div(above, new(big.Int).GCD(nil, nil, a.Num(), b.Num()))
+	return new(big.Rat).SetFrac(above, new(big.Int).GCD(nil, nil, a.Denom(), b.Denom()))
 }
 
-// numberRange is a number from least to most, of no more digits than exactDigits.
-func (b *Builder) numberRange(least, most *big.Rat, aboveLeast, belowMost bool) (Rule, error) {
-	return b.number(numbers{least: least, most: most, aboveLeast: aboveLeast, belowMost: belowMost})
-}
-
+// number is one of the numbers.
 func (b *Builder) number(n numbers) (Rule, error) {
 	if b.err != nil {
 		return "", b.err

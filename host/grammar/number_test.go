@@ -103,8 +103,7 @@ func TestBuilderNumber_RefusesWhatHasNoNumber(t *testing.T) {
 		_, err := NewBuilder(Limits{}).number(c.n)
 		require.EqualError(t, err, c.message)
 	}
-	b := NewBuilder(Limits{})
-	_, err := b.Build(b.integerRange(big.NewInt(3), big.NewInt(2)))
+	_, err := NewBuilder(Limits{}).number(integers(big.NewInt(3), big.NewInt(2)))
 	require.EqualError(t, err, none)
 }
 

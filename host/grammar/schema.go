@@ -58,7 +58,7 @@ func (b *Builder) Value() Rule {
 	return b.once("\x00any JSON value", func() Rule {
 		value, object, array := b.declare("value"), b.declare("object"), b.declare("array")
 		b.made[anyObject] = object
-		number, err := b.numberRange(nil, nil, false, false)
+		number, err := b.number(numbers{})
 		if err != nil {
 			return b.fail("%v", err)
 		}

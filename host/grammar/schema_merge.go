@@ -35,6 +35,7 @@ type shape struct {
 
 	lo, hi               *big.Rat
 	loOpen, hiOpen       bool
+	multiple             *big.Rat
 	minLength, maxLength int
 	minItems, maxItems   int
 	minProps, maxProps   int
@@ -260,9 +261,15 @@ func (c *compiler) shape(st gathering) (*shape, error) {
 		}
 		sh.lo, sh.loOpen = tighter(sh.lo, sh.loOpen, m.lo, m.loOpen, 1)
 		sh.hi, sh.hiOpen = tighter(sh.hi, sh.hiOpen, m.hi, m.hiOpen, -1)
+		if sh.multiple = common(sh.multiple, m.multiple); sh.multiple != nil && sh.multiple.Num().BitLen() > maxMultipleBits {
+			return nil, fail(below(m.path, "multipleOf"), "has no common multiple with others that is small enough to be enforced")
+		}
 		sh.minLength, sh.maxLength = max(sh.minLength, m.minLength), least(sh.maxLength, m.maxLength)
 		sh.minItems, sh.maxItems = max(sh.minItems, m.minItems), least(sh.maxItems, m.maxItems)
 		sh.minProps, sh.maxProps = max(sh.minProps, m.minProps), least(sh.maxProps, m.maxProps)
+	}
+	if sh.multiple != nil && sh.multiple.IsInt() {
+		sh.types &^= typeFraction
 	}
 	if err := c.nameProperties(sh); err != nil {
 		return nil, err
@@ -324,7 +331,7 @@ func (c *compiler) nameProperties(sh *shape) error {
 // implied are the types the schema's keywords speak of.
 func (s *schema) implied() types {
 	var t types
-	if s.lo != nil || s.hi != nil {
+	if s.lo != nil || s.hi != nil || s.multiple != nil {
 		t |= typeNumber
 	}
 	if s.minLength > 0 || s.maxLength >= 0 || s.hasPattern || s.format != "" {

@@ -36,7 +36,7 @@ var typeNames = map[string]types{
 var unenforced = []string{
 	"$dynamicRef", "$recursiveRef", "additionalItems", "contains", "dependencies", "dependentRequired",
 	"dependentSchemas", "disallow", "divisibleBy", "else", "extends", "if", "maxContains", "minContains",
-	"multipleOf", "not", "patternProperties", "propertyNames", "then", "unevaluatedItems",
+	"not", "patternProperties", "propertyNames", "then", "unevaluatedItems",
 	"unevaluatedProperties", "uniqueItems",
 }
 
@@ -57,7 +57,8 @@ type schema struct {
 	limited bool     // by enum or const
 
 	lo, hi                  *big.Rat
-	loOpen, hiOpen          bool // exclusive
+	loOpen, hiOpen          bool     // exclusive
+	multiple                *big.Rat // multipleOf; nil: none
 	minLength               int
 	maxLength               int // -1: none; so are the other maxima
 	pattern                 string
@@ -148,6 +149,11 @@ func (c *compiler) keyword(s *schema, name string, v *value) error {
 		err = s.bound(path, v, true, false)
 	case "exclusiveMaximum":
 		err = s.bound(path, v, true, true)
+	case "multipleOf":
+		if v.kind != '0' || v.num.Sign() <= 0 {
+			return fail(path, "must be a number above 0")
+		}
+		s.multiple = v.num
 	case "minLength":
 		s.minLength, err = c.count(path, v, true)
 	case "maxLength":

@@ -98,21 +98,40 @@ func (j judge) object(sh *shape) (bool, error) {
 	return unbounded || sh.minProps <= most, nil
 }
 
-// integers is the range of whole numbers, both ends included; nil is unbounded.
+// integers is the range of whole numbers, both ends included and multiples where
+// these are demanded; nil is unbounded.
 func (sh *shape) integers() (lo, hi *big.Int) {
+	step := big.NewInt(1)
+	if sh.multiple != nil {
+		step = sh.multiple.Num() // of a fraction in lowest terms
+	}
+	lo, hi = sh.steps(new(big.Rat).SetInt(step))
+	if lo != nil {
+		lo.Mul(lo, step)
+	}
+	if hi != nil {
+		hi.Mul(hi, step)
+	}
+	return lo, hi
+}
+
+// steps is how often the step fits into a number of the range, least and most.
+func (sh *shape) steps(step *big.Rat) (least, most *big.Int) {
 	if sh.lo != nil {
-		lo = floor(sh.lo)
-		if sh.loOpen || !sh.lo.IsInt() {
-			lo.Add(lo, big.NewInt(1))
+		n := new(big.Rat).Quo(sh.lo, step)
+		least = floor(n)
+		if sh.loOpen || !n.IsInt() {
+			least.Add(least, big.NewInt(1))
 		}
 	}
 	if sh.hi != nil {
-		hi = floor(sh.hi)
-		if sh.hiOpen && sh.hi.IsInt() {
-			hi.Sub(hi, big.NewInt(1))
+		n := new(big.Rat).Quo(sh.hi, step)
+		most = floor(n)
+		if sh.hiOpen && n.IsInt() {
+			most.Sub(most, big.NewInt(1))
 		}
 	}
-	return lo, hi
+	return least, most
 }
 
 // floor is the largest whole number that is not above r. Div rounds down, the
@@ -122,6 +141,10 @@ func floor(r *big.Rat) *big.Int { return new(big.Int).Div(r.Num(), r.Denom()) }
 func (sh *shape) rangeEmpty() bool {
 	if sh.lo == nil || sh.hi == nil {
 		return false
+	}
+	if sh.multiple != nil {
+		least, most := sh.steps(sh.multiple)
+		return least.Cmp(most) > 0
 	}
 	d := sh.lo.Cmp(sh.hi)
 	return d > 0 || d == 0 && (sh.loOpen || sh.hiOpen)

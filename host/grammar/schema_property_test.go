@@ -62,6 +62,7 @@ func wild(src schematest.Source, depth int) string {
 		},
 		func() (string, string) { return pick("minimum", "exclusiveMinimum"), pick("1", "1.5", "2") },
 		func() (string, string) { return pick("maximum", "exclusiveMaximum"), pick("2", "2.5", "30") },
+		func() (string, string) { return "multipleOf", pick("1", "2", "0.5", "1.5", "0.01") },
 		func() (string, string) {
 			return pick("minLength", "maxLength", "minItems", "maxItems"), pick("0", "1", "2")
 		},
@@ -121,6 +122,38 @@ func TestBuilderSchema_WhatCompilesOfWildSchemasIsSound(t *testing.T) {
 		}
 	})
 	require.Greater(t, 4*compiled, all, "hardly anything compiles")
+}
+
+// numberSchema has bounds and multiples, some of them in an allOf and in choices.
+func numberSchema(src schematest.Source) string {
+	pick := func(from ...string) string { return from[src.IntN(len(from))] }
+	one := func() string {
+		return `{"type": "` + pick("number", "integer") + `", "multipleOf": ` + pick("1", "2", "3", "7", "10", "100", "0.1", "0.01", "0.25", "1.5", "2.5", "12", "1e2") +
+			pick("", `, "minimum": `+pick("-7", "0", "0.3", "99.99", "1e3")) + pick("", `, "`+pick("maximum", "exclusiveMaximum")+`": `+pick("1000", "1050.5", "2e6")) + "}"
+	}
+	return `{"type": "array", "minItems": 3, "maxItems": 3, "prefixItems": [` + one() + `, {"allOf": [` + one() + `, ` + one() + `]}, {"anyOf": [` + one() + `, ` + one() + `]}]}`
+}
+
+func TestBuilderSchema_MultiplesAreThose(t *testing.T) {
+	compiled, all := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		schema := numberSchema(drawn{t})
+		b := grammar.NewBuilder(grammar.Limits{})
+		all++
+		if _, err := b.Schema([]byte(schema)); err != nil {
+			require.Regexp(t, "no value|no number|leave|states", err.Error())
+			return
+		}
+		compiled++
+		g, v := compile(t, schema), validator(t, []byte(schema))
+		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
+		for range 20 {
+			text, ok := g.Generate(r, r.Intn(60))
+			require.True(t, ok, "ran into a dead end: %s", schema)
+			require.NoError(t, validate(v, text), "%s\n%s", text, schema)
+		}
+	})
+	require.Greater(t, 2*compiled, all, "hardly anything compiles")
 }
 
 func TestGenerate_IsOneSchemaForOneSourceAndOfEveryKeyword(t *testing.T) {

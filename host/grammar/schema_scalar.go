@@ -30,13 +30,14 @@ func (c *compiler) writeString(sh *shape) (Rule, error) {
 }
 
 func (c *compiler) writeNumber(sh *shape) (Rule, error) {
+	n := numbers{least: sh.lo, most: sh.hi, aboveLeast: sh.loOpen, belowMost: sh.hiOpen, multiple: sh.multiple}
 	if sh.writes&typeFraction == 0 {
 		lo, hi := sh.integers()
-		return c.b.once(fmt.Sprintf("\x00integer %v %v", lo, hi), func() Rule { return c.b.integerRange(lo, hi) }), nil
+		n = integers(lo, hi)
+		n.multiple = sh.multiple
 	}
-	r, err := c.b.remember(fmt.Sprintf("number %v %v %v %v", sh.lo, sh.hi, sh.loOpen, sh.hiOpen), func() (Rule, error) {
-		return c.b.numberRange(sh.lo, sh.hi, sh.loOpen, sh.hiOpen)
-	})
+	key := fmt.Sprintf("number %v %v %v %v %v %v", n.least, n.most, n.aboveLeast, n.belowMost, n.integer, n.multiple)
+	r, err := c.b.remember(key, func() (Rule, error) { return c.b.number(n) })
 	return r, at(sh.path(), err)
 }
 

@@ -21,7 +21,7 @@ import (
 // refused by name, or valid and not generated: a grammar picks what a schema
 // means, while the suite tests that everything else is valid, too.
 const (
-	suiteCompiled  = 0.47 // share of schemas
+	suiteCompiled  = 0.48 // share of schemas
 	suiteGenerated = 0.63 // share of the valid instances of those
 )
 

@@ -111,6 +111,14 @@ func TestBuilderSchema_AcceptsInstancesAndNothingElse(t *testing.T) {
 			[]string{`2`, `3`}, []string{`1`, `"x"`, `4`},
 		},
 		{
+			"multiples", `{"type": "array", "items": {"multipleOf": 0.25, "minimum": 0}, "prefixItems": [{"type": "number", "multipleOf": 2}, {"allOf": [{"type": "integer", "multipleOf": 4}, {"multipleOf": 6}], "maximum": 36}, {"multipleOf": 1.5, "enum": [1, 1.5, 3, "x"]}]}`,
+			[]string{`[]`, `[4, -12]`, `[0, 36, 1.5, 0.25, 1.50, 7]`, `[0, 24, 3]`, `[0, 24, "x"]`}, []string{`[3]`, `[2.0]`, `[0, 18]`, `[0, 48]`, `[0, 12, 1]`, `[0, 12, 3, 0.3]`, `[0, 12, 3, "x"]`},
+		},
+		{
+			"multiples that tell branches apart", `{"oneOf": [{"type": "integer", "multipleOf": 4, "minimum": 1, "maximum": 7}, {"type": "integer", "multipleOf": 3, "minimum": 1, "maximum": 11}]}`,
+			[]string{`4`, `3`, `6`, `9`}, []string{`1`, `8`, `12`, `0`},
+		},
+		{
 			"arrays", `{"type": "array", "items": {"const": 1}, "minItems": 1, "maxItems": 3}`,
 			[]string{`[1]`, `[1, 1]`, `[1, 1, 1]`}, []string{`[]`, `[1, 1, 1, 1]`, `[1,1]`, `[1, ]`, `[2]`},
 		},
@@ -246,13 +254,19 @@ func TestBuilderSchema_RefusesWhatItCannotEnforceByPlace(t *testing.T) {
 		`{"minLength": -1}`:                                "minLength: must be a whole number, not negative",
 		`{"maxItems": 1.5}`:                                "maxItems: must be a whole number, not negative",
 		`{"minimum": "1"}`:                                 "minimum: must be a number",
-		`{"exclusiveMinimum": true}`:                       "exclusiveMinimum: must be a number",
-		`{"anyOf": {}}`:                                    "anyOf: must be a list of at least one schema",
-		`{"allOf": []}`:                                    "allOf: must be a list of at least one schema",
-		`{"items": [{}]}`:                                  "items: a list of schemas is not taken here, prefixItems is",
-		`{"$ref": "#/nowhere"}`:                            `$ref: "#/nowhere" leads nowhere`,
-		`{"$ref": "#/anyOf/01", "anyOf": [true, true]}`:    `$ref: "#/anyOf/01" leads nowhere`,
-		`{"$ref": "http://other/x"}`:                       `$ref: "http://other/x" is not supported, a reference is # or a JSON pointer such as #/$defs/name`,
+		`{"multipleOf": 0}`:                                "multipleOf: must be a number above 0",
+		`{"multipleOf": "2"}`:                              "multipleOf: must be a number above 0",
+		`{"type": "integer", "multipleOf": 7, "minimum": 8, "maximum": 13}`:                     "the schema has bounds that leave no value between them",
+		`{"type": "number", "multipleOf": 0.5, "minimum": 0.6, "exclusiveMaximum": 1}`:          "the schema has bounds that leave no value between them",
+		`{"allOf": [{"type": "integer", "multipleOf": 99991}, {"multipleOf": 99989}]}`:          "a multiple of 9998000099 has too many digits to be enforced",
+		`{"allOf": [{"multipleOf": 1e390}, {"multipleOf": 1` + strings.Repeat("7", 390) + `}]}`: "allOf[1].multipleOf: has no common multiple with others",
+		`{"exclusiveMinimum": true}`:                    "exclusiveMinimum: must be a number",
+		`{"anyOf": {}}`:                                 "anyOf: must be a list of at least one schema",
+		`{"allOf": []}`:                                 "allOf: must be a list of at least one schema",
+		`{"items": [{}]}`:                               "items: a list of schemas is not taken here, prefixItems is",
+		`{"$ref": "#/nowhere"}`:                         `$ref: "#/nowhere" leads nowhere`,
+		`{"$ref": "#/anyOf/01", "anyOf": [true, true]}`: `$ref: "#/anyOf/01" leads nowhere`,
+		`{"$ref": "http://other/x"}`:                    `$ref: "http://other/x" is not supported, a reference is # or a JSON pointer such as #/$defs/name`,
 		`{"$id": "http://x/a", "$ref": "http://x/a/$defs/q", "$defs": {"q": true}}`:   `$ref: "http://x/a/$defs/q" is not supported`,
 		`{"$id": "http://x/a#", "$ref": "http://x/ab", "$defs": {"q": true}}`:         `$ref: "http://x/ab" is not supported`,
 		`{"$id": "http://x/a", "$ref": "http://x/a/#/$defs/q", "$defs": {"q": true}}`: `$ref: "http://x/a/#/$defs/q" is not supported`,
@@ -290,7 +304,7 @@ func TestBuilderSchema_RefusesWhatItCannotEnforceByPlace(t *testing.T) {
 func TestBuilderSchema_RefusesByNameTheKeywordsItDoesNotEnforce(t *testing.T) {
 	for keyword, value := range map[string]string{
 		"$dynamicRef": `"#x"`, "additionalItems": `false`, "contains": `true`, "dependentRequired": `{"a": []}`, "dependentSchemas": `{"a": true}`, "dependencies": `{"a": []}`,
-		"if": `true, "then": true`, "multipleOf": `2`, "not": `{}`, "patternProperties": `{"": true}`,
+		"if": `true, "then": true`, "not": `{}`, "patternProperties": `{"": true}`,
 		"propertyNames": `{}`, "unevaluatedItems": `false`, "unevaluatedProperties": `false`, "uniqueItems": `true`,
 	} {
 		_, err := grammar.NewBuilder(grammar.Limits{}).Schema([]byte(`{"properties": {"a": {"anyOf": [{"` + keyword + `": ` + value + `}]}}}`))

@@ -118,6 +118,9 @@ func (c *compiler) validCount(v *value, all []*schema, enough int) (int, error) 
 }
 
 func inRange(n *big.Rat, s *schema) bool {
+	if s.multiple != nil && !new(big.Rat).Quo(n, s.multiple).IsInt() {
+		return false
+	}
 	if s.lo != nil {
 		if d := n.Cmp(s.lo); d < 0 || d == 0 && s.loOpen {
 			return false
