@@ -45,6 +45,7 @@ type harmonyParser struct {
 	final    bool // behind that header
 
 	part  string // of a character
+	feed  feed
 	buf   string // not decided yet
 	place harmonyPlace
 	kind  Kind // of the message's text
@@ -67,7 +68,7 @@ func (p *harmonyParser) Add(text string) []Event {
 	text = p.part + text
 	kept := whole(text)
 	p.part = text[len(kept):]
-	p.buf += kept
+	p.buf = p.feed.add(p.buf, kept)
 	p.run(false)
 	return p.out.take()
 }
@@ -207,15 +208,14 @@ func (p *harmonyParser) arguments(over bool) bool {
 
 // behind drops a call's end.
 func (p *harmonyParser) behind(over bool) bool {
-	rest := strings.TrimLeftFunc(p.buf, unicode.IsSpace)
-	if rest == "" {
+	p.buf = strings.TrimLeftFunc(p.buf, unicode.IsSpace)
+	if p.buf == "" {
 		return false
 	}
-	i := slices.IndexFunc(harmonyEnds, func(end string) bool { return strings.HasPrefix(rest, end) })
-	if i < 0 && !over && begins(harmonyEnds, rest) {
+	i := slices.IndexFunc(harmonyEnds, func(end string) bool { return strings.HasPrefix(p.buf, end) })
+	if i < 0 && !over && begins(harmonyEnds, p.buf) {
 		return false
 	}
-	p.buf = rest
 	p.place, p.kind = inMessage, Content
 	return true
 }

@@ -13,6 +13,7 @@ const spaces = " \t\r\n"
 // where its members' values stand. It looks at nesting and strings alone; whether
 // the object is JSON is asked of jsontext when it is complete.
 type object struct {
+	skip    int // bytes of a longer text before it, at least
 	pos     int // bytes looked at
 	length  int // of the whole object, once it is over
 	depth   int

@@ -154,18 +154,20 @@ type parser struct {
 	parallel bool
 
 	part  string // of a character
+	feed  feed
 	buf   string
 	place place
 
 	atHead   bool // no text yet: white space and calls at most
 	headOnly bool // a call stands in place of the text: markers in that are its own
 	skip     bool // white space that follows a call is dropped
+	gap      bool // white space stood behind the last call
 	blank    int  // bytes at the buffer's head known to be white space
 
 	// In a call.
 	block  *block
 	reader reader
-	head   int // bytes of buf before the call's own text
+	head   int // bytes of buf before the call's own text; before what may be a lead
 	mark   int // bytes of buf that are text for sure if this is no call
 }
 
@@ -196,7 +198,7 @@ func (p *parser) add(text string) {
 		reasoning, text = p.reasoner.add(text)
 		p.out.text(Reasoning, reasoning)
 	}
-	p.buf += text
+	p.buf = p.feed.add(p.buf, text)
 	p.run(false)
 }
 
@@ -339,8 +341,8 @@ func (p *parser) call(over bool) bool {
 		p.out.call(r)
 		return false
 	case r.state == complete && p.out.call(r):
-		p.buf = p.buf[p.head+r.length:]
-		p.place = inBlock
+		p.buf, p.blank = p.buf[p.head+r.length:], 0
+		p.place, p.gap = inBlock, false
 		return true
 	case r.state == growing && p.out.call(r):
 		// Cut in a call that is one for sure: its arguments stay as they stand, and
@@ -361,7 +363,8 @@ func (p *parser) call(over bool) bool {
 
 // lead finds which block the marker opens.
 func (p *parser) lead(over bool) (b *block, head int, wait bool) {
-	rest := strings.TrimLeftFunc(p.buf[p.mark:], unicode.IsSpace)
+	rest := strings.TrimLeftFunc(p.buf[p.head:], unicode.IsSpace)
+	p.head = len(p.buf) - len(rest)
 	if rest == "" {
 		return nil, 0, !over
 	}
@@ -372,7 +375,7 @@ func (p *parser) lead(over bool) (b *block, head int, wait bool) {
 			continue
 		}
 		if strings.HasPrefix(rest, b.lead) {
-			return b, len(p.buf) - len(rest) + len(b.lead), false
+			return b, p.head + len(b.lead), false
 		}
 		if strings.HasPrefix(b.lead, rest) && !over {
 			return nil, 0, true
@@ -390,22 +393,21 @@ func (p *parser) reject() {
 // between looks for a block's next call or its end.
 func (p *parser) between(over bool) bool {
 	rest := strings.TrimLeftFunc(p.buf, unicode.IsSpace)
+	p.gap = p.gap || len(rest) < len(p.buf)
+	p.buf = rest
 	if p.listens() && p.block.between != "" {
 		sep := p.block.between
 		if sep == "\n" { // a line's end: white space that has been dropped
-			if p.buf != rest && rest != "" && !begins(p.block.close, rest) {
-				p.enter(p.block, len(p.buf)-len(rest), len(p.buf)-len(rest))
+			if p.gap && rest != "" && !begins(p.block.close, rest) {
+				p.enter(p.block, 0, 0)
 				return true
 			}
 		} else if strings.HasPrefix(rest, sep) {
-			at := len(p.buf) - len(rest) + len(sep)
-			for at < len(p.buf) && strings.IndexByte(spaces, p.buf[at]) >= 0 {
-				at++
-			}
-			if at == len(p.buf) && !over {
+			at := skipSpaces(rest, len(sep))
+			if at == len(rest) && !over {
 				return false
 			}
-			p.enter(p.block, at, len(p.buf)-len(rest)+len(sep))
+			p.enter(p.block, at, len(sep))
 			return true
 		} else if strings.HasPrefix(sep, rest) && !over {
 			return false

@@ -140,6 +140,10 @@ func TestParser_Reasoning(t *testing.T) {
 		"opened by the template":        {"assistant\n<think>\n", "\nHm <tool_call>.\n</think>\n\nYes.\n", "⟨Hm <tool_call>.⟩Yes.\n"},
 		"opened by the model":           {"assistant\n", "<think>\n\nHm.\n</think>\n\n" + call, "⟨Hm.⟩«0 clock {}»"},
 		"not opened":                    {"assistant\n", "\n Yes </think>.", "\n Yes </think>."},
+		"not opened, then opened":       {"assistant\n", "\n<thin> <think>", "\n<thin> <think>"},
+		"only space":                    {"assistant\n", " \n", " \n"},
+		"opened, only space":            {"<think>", " \n", ""},
+		"lines in it":                   {"<think>", "a\n\n\nb\n</think>", "⟨a\n\n\nb⟩"},
 		"empty":                         {"assistant\n", "<think>\n\n</think>\n\nYes.", "Yes."},
 		"closed at once":                {"<think>\n\n</think>\n\n", "<think>Yes.", "<think>Yes."},
 		"closed, without opening":       {"<｜Assistant｜></think>", "Yes.", "Yes."},
@@ -277,4 +281,33 @@ func TestParser_ContentThatBeginsLikeABareCall(t *testing.T) {
 		require.Equal(t, text, parseAnyCut(t, llama(), ask, true, text))
 	}
 	require.Equal(t, "«0 clock {}»", parseAnyCut(t, llama(), ask, false, `{"name": "clock", "parameters": {}}`))
+}
+
+// A model that runs wild in white space, or in one long argument, costs what its
+// text costs: with work that grows with its square this would not end.
+func TestParser_LongAnswersInSmallPieces(t *testing.T) {
+	const n = 300_000
+	feed := func(d *Dialect, ask Ask, head, piece, tail string) string {
+		p := d.Parser(ask)
+		events := p.Add(head)
+		for range n {
+			events = append(events, p.Add(piece)...)
+		}
+		events = append(events, p.Add(tail)...)
+		return show(append(events, p.End(false)...))
+	}
+	long, lines := strings.Repeat("x", n), strings.Repeat("\n", n)
+	require.Equal(t, "a"+lines+"b", feed(hermes(), auto(), "a", "\n", "b"))
+	require.Equal(t, lines+"b", feed(thoughtful(hermes()), auto(), "", "\n", "b"))
+	require.Equal(t, "⟨a"+lines+"b⟩c", feed(thoughtful(hermes()), auto(), "<think>a", "\n", "b</think>c"))
+	require.Equal(t, "«0 clock {}»", feed(hermes(), auto(), "<tool_call>", "\n", `{"name": "clock", "arguments": {}}`))
+	require.Equal(t, "«0 clock {}»b", feed(hermes(), auto(), `<tool_call>{"name": "clock", "arguments": {}}</tool_call>`, "\n", "b"))
+	require.Equal(t, "«0 clock {}»", feed(hermes(), auto(), `<tool_call>{"name": "clock", "arguments": {}}`, "\n", "</tool_call>"))
+	require.Equal(t, "«0 clock {}»", feed(mistral(true, false), auto(), `[TOOL_CALLS]clock[ARGS]`, "\n", "{}"))
+	require.Equal(t, "«0 clock {}»", feed(glm(), auto(), "<tool_call>clock", "\n", "</tool_call>"))
+	require.Equal(t, `«0 note {"text": "`+long+`"}»`, feed(hermes(), auto(), `<tool_call>{"name": "note", "arguments": {"text": "`, "x", `"}}</tool_call>`))
+	require.Equal(t, `«0 note {"text": "`+long+`"}»`, feed(qwenCoder(), auto(), "<tool_call><function=note><parameter=text>", "x", "</parameter></function></tool_call>"))
+	require.Equal(t, `«0 note {"text": "`+long+`"}»`, feed(olmo(), auto(), `<function_calls>note(text="`, "x", `")</function_calls>`))
+	require.Equal(t, `«0 note {"text": "`+long+`"}»`, feed(functionGemma(), auto(), "<start_function_call>call:note{text:<escape>", "x", "<escape>}<end_function_call>"))
+	require.Equal(t, `«0 note {"text": "`+long+`"}»`, feed(harmony(), auto(), "<|channel|>commentary to=functions.note<|message|>{\"text\": \"", "x", `"}`))
 }

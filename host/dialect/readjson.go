@@ -7,8 +7,13 @@ import (
 )
 
 // jsonCall reads {"name": ..., "arguments": {...}}; the arguments are also known
-// as parameters.
-type jsonCall struct{ object object }
+// as parameters. Behind a marker a call without arguments may leave them out. Bare
+// JSON is a call only if it has all that makes one and nothing else: an answer in
+// JSON may have a name too.
+type jsonCall struct {
+	object object
+	bare   bool
+}
 
 func (c *jsonCall) read(s string, _ bool) reading {
 	if s == "" {
@@ -26,8 +31,9 @@ func (c *jsonCall) read(s string, _ bool) reading {
 		r.name = unquote(text)
 	}
 	text, known, has := c.object.get(s, "arguments")
+	other, otherKnown, twice := c.object.get(s, "parameters")
 	if !has {
-		text, known, has = c.object.get(s, "parameters")
+		text, known, has, twice = other, otherKnown, twice, false
 	}
 	if strings.HasPrefix(text, "{") {
 		r.arguments = text
@@ -38,8 +44,11 @@ func (c *jsonCall) read(s string, _ bool) reading {
 	r.length, r.state = end, broken
 	switch {
 	case r.name == "" || !jsontext.Value(s[:end]).IsValid():
+	case twice, c.bare && !has:
 	case !has:
-		r.state, r.arguments = complete, "{}"
+		if len(c.object.members) == 1 { // the name
+			r.state, r.arguments = complete, "{}"
+		}
 	case known && strings.HasPrefix(text, `"`): // some models write the object as a string
 		if text = unquote(text); isObject(text) {
 			r.state, r.arguments = complete, text
@@ -56,14 +65,17 @@ func (c *jsonCall) plausible(s string) bool {
 	if head := strings.TrimLeft(s[1:], spaces); head != "" && head[0] != '"' {
 		return false
 	}
-	if len(c.object.members) == 0 {
-		return true
+	for _, m := range c.object.members {
+		switch m.key {
+		case "name", "arguments", "parameters", "id", "type":
+		default:
+			return false
+		}
+		if !c.bare {
+			break // behind a marker further members may be anything
+		}
 	}
-	switch c.object.members[0].key {
-	case "name", "arguments", "parameters", "id", "type":
-		return true
-	}
-	return false
+	return true
 }
 
 func isObject(text string) bool {
@@ -148,7 +160,8 @@ func (c *argsCall) read(s string, over bool) reading {
 // still follows them.
 func finish(o *object, s string, at int, name string, tail func(end int) (int, state)) reading {
 	r := reading{name: name, length: at}
-	if at = skipSpaces(s, at); at == len(s) {
+	o.skip = skipSpaces(s, max(at, o.skip))
+	if at = o.skip; at == len(s) {
 		return reading{name: name}
 	}
 	end, text, ok := argumentsAt(o, s, at)

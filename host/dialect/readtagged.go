@@ -36,6 +36,7 @@ type taggedCall struct {
 	types typesOf
 
 	at        int // bytes read
+	spaces    int // end of the white space behind them
 	searched  int // bytes in which no end of the current value is
 	name      string
 	keys      map[string]bool
@@ -66,7 +67,8 @@ func (c *taggedCall) read(s string, over bool) reading {
 
 // argument reads the next argument, or the call's end.
 func (c *taggedCall) argument(s string, over bool) (more bool, r reading) {
-	at := skipSpaces(s, c.at)
+	c.spaces = skipSpaces(s, max(c.at, c.spaces))
+	at := c.spaces
 	next, found, wait := step(s, at, over, c.form.end)
 	if found {
 		if c.form.endsOutside {

@@ -32,13 +32,19 @@ func (t tags) opening(tail string) opening {
 	return byModel
 }
 
+// Opens tells whether a prompt that ends so has opened the reasoning itself.
+func (d *Dialect) Opens(tail string) bool { return d.think.opening(tail) == opened }
+
 // sentinel ends ollama's waiting for the rest of a tag: no tag has it in it.
 const sentinel = "\x00"
 
 // reasoner takes the reasoning off the head of an answer.
 type reasoner struct {
 	parser thinking.Parser
-	space  string // at the end of the reasoning; nothing if the closing tag follows
+	lead   strings.Builder // white space before all else, which is the text's if no reasoning comes
+	begun  bool            // something else has come
+	head   string          // of it, as long as an opening tag
+	space  strings.Builder // at the end of the reasoning; nothing if the closing tag follows
 	over   bool
 }
 
@@ -51,6 +57,7 @@ func newReasoner(t tags, tail string) *reasoner {
 	r := &reasoner{parser: thinking.Parser{OpeningTag: t.open, ClosingTag: t.close}}
 	if how == opened {
 		r.parser.AddContent(t.open)
+		r.head = t.open
 	}
 	return r
 }
@@ -60,9 +67,22 @@ func (r *reasoner) add(text string) (reasoning, rest string) {
 	if r.over {
 		return "", text
 	}
+	if !r.begun {
+		// Ollama's parser would look at all of it again with each piece.
+		rest := strings.TrimLeftFunc(text, unicode.IsSpace)
+		r.lead.WriteString(text[:len(text)-len(rest)])
+		if rest == "" {
+			return "", ""
+		}
+		r.begun, text = true, rest
+	}
+	if missing := len(r.parser.OpeningTag) - len(r.head); missing > 0 {
+		r.head += text[:min(missing, len(text))]
+	}
 	reasoning, rest = r.parser.AddContent(text)
 	if rest != "" {
 		r.over = true
+		rest = r.unread() + rest
 	}
 	return r.trim(reasoning), rest
 }
@@ -75,15 +95,27 @@ func (r *reasoner) end() (reasoning, rest string) {
 	r.over = true
 	reasoning, rest = r.parser.AddContent(sentinel)
 	if rest != "" {
-		return "", strings.TrimSuffix(rest, sentinel)
+		return "", r.unread() + strings.TrimSuffix(rest, sentinel)
 	}
-	return r.space + strings.TrimSuffix(reasoning, sentinel), ""
+	return r.space.String() + strings.TrimSuffix(reasoning, sentinel), ""
+}
+
+// unread is the white space before a text that no reasoning precedes.
+func (r *reasoner) unread() string {
+	if r.head == r.parser.OpeningTag {
+		return ""
+	}
+	return r.lead.String()
 }
 
 // trim holds white space back until more reasoning follows it.
 func (r *reasoner) trim(text string) string {
-	text = r.space + text
-	out := strings.TrimRightFunc(text, unicode.IsSpace)
-	r.space = text[len(out):]
-	return out
+	said := strings.TrimRightFunc(text, unicode.IsSpace)
+	space := text[len(said):]
+	if said != "" {
+		said = r.space.String() + said
+		r.space.Reset()
+	}
+	r.space.WriteString(space)
+	return said
 }
