@@ -85,7 +85,7 @@ func (d *Dialect) text(b *grammar.Builder, how opening, calls grammar.Rule) gram
 		markers = append(markers, d.think.open)
 	}
 	free := b.Without(markers...)
-	if !d.bare {
+	if d.bare == nil {
 		return b.Sequence(free, b.Choice("", calls))
 	}
 	head, err := b.Regex(`[ \t\r\n]*([^{< \t\r\n]|<[^|<])`)

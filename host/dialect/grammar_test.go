@@ -193,7 +193,7 @@ func TestGrammar_NoneKeepsMarkersOut(t *testing.T) {
 	ask.Mode = ModeNone
 	for name, d := range all() {
 		g := compiled(t, d, ask, nil)
-		if d.bare {
+		if d.bare != nil {
 			require.Nil(t, g, name)
 			continue
 		}
