@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ func (l Limits) withDefaults() Limits {
 		Nodes:       cmp.Or(l.Nodes, 2000),
 		Enum:        cmp.Or(l.Enum, 1000),
 		Repeat:      cmp.Or(l.Repeat, 1000),
+		Length:      cmp.Or(l.Length, 10_000),
 		GrammarSize: cmp.Or(l.GrammarSize, 256<<10),
 	}
 }
@@ -305,16 +307,39 @@ func (b *Builder) times(r Rule, n int) Rule {
 	return b.Sequence(half, half, b.times(r, n%2))
 }
 
-// upTo is r at most n times, or any number of times, and then end. Every count
-// is a rule, and one text has one way through them; the rules of smaller counts
-// are shared.
+// longChain is the most turns of which each has a rule of its own.
+const longChain = 1000
+
+// upTo is r at most n times, or any number of times, and then end. Every count is
+// a rule, and one text has one way through them; the rules of smaller counts are
+// shared. Where that would be too many rules, blocks of turns are counted: whole
+// ones, or what is less than one and the end. A text has one way through these,
+// too, but the engine has to follow both until it knows.
 func (b *Builder) upTo(r Rule, n int, unbounded bool, end Rule) Rule {
 	if unbounded {
 		return b.add([]Rule{r, self}, compact([]Rule{end}))
 	}
+	if n > longChain {
+		size := int(math.Sqrt(float64(n)))
+		block, less := b.times(r, size), b.upTo(r, size-1, false, end)
+		rest := b.upTo(r, n%size, false, end)
+		for range n / size {
+			rest = b.add(compact([]Rule{block, rest}), compact([]Rule{less}))
+		}
+		return rest
+	}
+	// What was made before ends in all smaller counts.
+	key := func(n int) string { return fmt.Sprintf("\x00up to %d of %s and %s", n, r, end) }
+	known := n
+	for known > 0 && b.made[key(known)] == "" {
+		known--
+	}
 	rest := end
-	for range n {
-		rest = b.add(compact([]Rule{r, rest}), compact([]Rule{end}))
+	if known > 0 {
+		rest = b.made[key(known)]
+	}
+	for i := known + 1; i <= n; i++ {
+		rest = b.once(key(i), func() Rule { return b.add(compact([]Rule{r, rest}), compact([]Rule{end})) })
 	}
 	return rest
 }

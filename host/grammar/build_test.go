@@ -100,7 +100,7 @@ func TestBuilder_FailuresAreRemembered(t *testing.T) {
 		}},
 		{"a repetition of 1001 is too large: at most 1000 is allowed", func(b *Builder) Rule { return b.Repeat(`"x"`, 1001, -1) }},
 		{"a repetition of 5000 is too large: at most 1000 is allowed", func(b *Builder) Rule { return b.Repeat(`"x"`, 1, 5000) }},
-		{"a string of 5000 characters is too large a bound: at most 1000 is allowed", func(b *Builder) Rule { return b.jsonString(0, 5000) }},
+		{"a string of 50000 characters is too large a bound: at most 10000 is allowed", func(b *Builder) Rule { return b.jsonString(0, 50_000) }},
 		{"a repetition from 3 to 2 times is not possible", func(b *Builder) Rule { return b.Repeat(`"x"`, 3, 2) }},
 		{"a choice needs at least one rule", func(b *Builder) Rule { return b.Choice() }},
 		{`the text "a\x00" cannot stand in a grammar: it must be valid UTF-8 without U+0000`, func(b *Builder) Rule { return b.Literal("a\x00") }},

@@ -26,6 +26,7 @@ type Limits struct {
 	Depth       int // nesting of schemas; default 32
 	Nodes       int // schemas visited, references followed once each included; default 2000
 	Enum        int // values of one enum; default 1000
-	Repeat      int // the largest bounded repetition: minItems, maxLength, {n,m}; default 1000
+	Repeat      int // the largest bounded repetition: minItems, maxItems, {n,m}; default 1000
+	Length      int // the largest minLength or maxLength; default 10,000
 	GrammarSize int // bytes of the finished grammar; default 256 KiB, the station's own limit
 }

@@ -29,7 +29,7 @@ func TestSchema_HostileSchemasEndAtALimit(t *testing.T) {
 		"deep beyond reason":     {strings.Repeat(`[`, 60000), "nests deeper than 32 schemas, the limit"},
 		"many":                   {`{"properties": {` + repeatJoin(2500, `"p#i": {"title":""}`) + `}}`, "more than 2000 schemas, the limit"},
 		"many values":            {`{"enum": [` + repeatJoin(1001, `#i`) + `]}`, "enum: has 1001 values, the limit is 1000"},
-		"long":                   {`{"maxLength": 1001}`, "maxLength: is 1001, the limit is 1000"},
+		"long":                   {`{"maxLength": 10001}`, "maxLength: is 10001, the limit is 10000"},
 		"many items":             {`{"items": {"minItems": 1e30}}`, "items.minItems: is 1000000000000000000000000000000, the limit is 1000"},
 		"references that double": {`{"$ref": "#/$defs/d0", "$defs": {` + repeatJoin(40, `"d#i": {"allOf": [{"$ref": "#/$defs/d#next"}, {"$ref": "#/$defs/d#next"}]}`) + `, "d40": {"minimum": "x"}}}`, "$defs.d40.minimum: must be a number"},
 		"choices that double":    {`{"$ref": "#/$defs/d0", "$defs": {` + repeatJoin(30, `"d#i": {"anyOf": [{"$ref": "#/$defs/d#next"}, {"$ref": "#/$defs/d#next", "minLength": #i}]}`) + `, "d30": {"type": "string"}}}`, "take more than 200000 steps, 100 for each of the 2000 schemas"},
@@ -44,7 +44,7 @@ func TestSchema_HostileSchemasEndAtALimit(t *testing.T) {
 		"products of patterns":          {products(), "the strings and numbers together take more than 2097152 steps"},
 		"numbers of many bounds":        {`{"properties": {` + repeatJoin(700, `"p#i": {"type": "number", "minimum": 0.#i7, "maximum": 1#i.1}`) + `}}`, "the strings and numbers together take more than 2097152 steps"},
 		"a grammar of many counts":      {`{"properties": {` + repeatJoin(900, `"p#i": {"type": "null"}`) + `}, "minProperties": 300, "maxProperties": 600}`, "the grammar would have more than 262144 bytes"},
-		"a grammar of long strings":     {`{"properties": {` + repeatJoin(600, `"p#i": {"minLength": 3#i, "maxLength": 1000}`) + `}}`, "the limit"},
+		"long strings of a pattern":     {`{"properties": {` + repeatJoin(600, `"p#i": {"pattern": "^(a#i|a{99})$", "minLength": 99, "maxLength": 9#i}`) + `}}`, "the strings and numbers together take more than 2097152 steps"},
 		"a grammar of long items":       {`{"properties": {` + repeatJoin(900, `"p#i": {"type": "array", "items": {"const": #i}, "maxItems": 1000}`) + `}}`, "the grammar would have more than 262144 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,6 +108,7 @@ func TestSchema_LargeSchemasCompile(t *testing.T) {
 		"names kept out": `{"properties": {` + repeatJoin(200, `"property#i": {"type": "boolean"}`) + `}, "additionalProperties": {"type": "string"}}`,
 		"depth":          nest(30, `{"type": "object", "properties": {"a": `, `true`, `}}`),
 		"formats":        `{"properties": {` + repeatJoin(500, `"p#i": {"format": "date-time"}`) + `}}`,
+		"long strings":   `{"properties": {` + repeatJoin(600, `"p#i": {"minLength": #i, "maxLength": 9#i}`) + `}}`,
 		"long patterns":  `{"properties": {` + repeatJoin(100, `"p#i": {"maxLength": 64, "pattern": "^[a-z]+-#i(-[0-9]{1,3})*$"}`) + `}}`,
 		"long formats":   `{"properties": {` + repeatJoin(100, `"p#i": {"format": "email", "maxLength": 2#i}, "q#i": {"format": "uuid", "minLength": 36, "maxLength": 36}`) + `}}`,
 		"bounds":         `{"properties": {` + repeatJoin(100, `"p#i": {"type": "number", "minimum": -#i.25, "maximum": 1#i}`) + `}}`,

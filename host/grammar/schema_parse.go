@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"regexp"
 	"slices"
@@ -155,17 +156,17 @@ func (c *compiler) keyword(s *schema, name string, v *value) error {
 		}
 		s.multiple = v.num
 	case "minLength":
-		s.minLength, err = c.count(path, v, true)
+		s.minLength, err = c.count(path, v, c.limits.Length)
 	case "maxLength":
-		s.maxLength, err = c.count(path, v, true)
+		s.maxLength, err = c.count(path, v, c.limits.Length)
 	case "minItems":
-		s.minItems, err = c.count(path, v, true)
+		s.minItems, err = c.count(path, v, c.limits.Repeat)
 	case "maxItems":
-		s.maxItems, err = c.count(path, v, true)
+		s.maxItems, err = c.count(path, v, c.limits.Repeat)
 	case "minProperties":
-		s.minProps, err = c.count(path, v, false)
+		s.minProps, err = c.count(path, v, math.MaxInt)
 	case "maxProperties":
-		s.maxProps, err = c.count(path, v, false)
+		s.maxProps, err = c.count(path, v, math.MaxInt)
 	case "pattern", "format":
 		if v.kind != '"' {
 			return fail(path, "must be a string")
@@ -285,13 +286,13 @@ func tighter(a *big.Rat, aOpen bool, b *big.Rat, bOpen bool, sign int) (*big.Rat
 
 // count reads a count such as minItems. Those a grammar writes as a repetition
 // are held to the limit of repetitions.
-func (c *compiler) count(path string, v *value, repeated bool) (int, error) {
+func (c *compiler) count(path string, v *value, most int) (int, error) {
 	if v.kind != '0' || !v.num.IsInt() || v.num.Sign() < 0 {
 		return 0, fail(path, "must be a whole number, not negative")
 	}
 	n := v.num.Num()
-	if repeated && (!n.IsInt64() || n.Int64() > int64(c.limits.Repeat)) {
-		return 0, fail(path, "is %s, the limit is %d", short(n.String()), c.limits.Repeat)
+	if most < math.MaxInt && (!n.IsInt64() || n.Int64() > int64(most)) {
+		return 0, fail(path, "is %s, the limit is %d", short(n.String()), most)
 	}
 	if !n.IsInt64() || n.Int64() > 1<<30 {
 		return 1 << 30, nil

@@ -7,8 +7,8 @@ import "fmt"
 // is open, for a model that has begun an escape must be able to end it in the
 // character it means; a pair of surrogates is one character and stays together.
 func (b *Builder) jsonString(least, most int) Rule {
-	if n := max(least, most); n > b.limits.Repeat {
-		return b.fail("a string of %d characters is too large a bound: at most %d is allowed", n, b.limits.Repeat)
+	if n := max(least, most); n > b.limits.Length {
+		return b.fail("a string of %d characters is too large a bound: at most %d is allowed", n, b.limits.Length)
 	}
 	char := b.once("\x00a character of a JSON string", func() Rule {
 		hex := Rule("[0-9A-Fa-f]")
@@ -34,11 +34,14 @@ func (b *Builder) jsonMatching(patterns, formats []string, least, most int) (Rul
 	if err != nil {
 		return "", err
 	}
-	if n := max(least, most); n > b.limits.Repeat {
-		return "", failure("a string of %d characters is too large a bound: at most %d is allowed", n, b.limits.Repeat)
+	if n := max(least, most); n > b.limits.Length {
+		return "", failure("a string of %d characters is too large a bound: at most %d is allowed", n, b.limits.Length)
 	}
 	// Mostly a format keeps the lengths by itself; to count would multiply it.
 	if shortest, longest := d.lengths(); shortest < least || most >= 0 && (longest < 0 || longest > most) {
+		if err := b.spend(max(least, most)); err != nil {
+			return "", err
+		}
 		if d, err = b.both(d, count(least, most)); err != nil {
 			return "", err
 		}

@@ -3,6 +3,7 @@ package grammar
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand"
 	"strings"
 	"testing"
@@ -63,6 +64,28 @@ func TestBuilderJSONString_HasOneReading(t *testing.T) {
 	}
 }
 
+// Long bounds are counted in blocks: few rules, and two readings.
+func TestBuilderJSONString_LongBoundsAreExactAndSmall(t *testing.T) {
+	for _, bounds := range [][2]int{{0, 1001}, {0, 4096}, {7, 5000}, {4096, 4096}, {1, 10_000}, {10_000, -1}, {3000, 9999}} {
+		least, most := bounds[0], bounds[1]
+		b := NewBuilder(Limits{})
+		g := compiled(t, b, b.jsonString(least, most))
+		require.Less(t, b.size, 10<<10)
+		size := 32
+		if most > least {
+			size = int(math.Sqrt(float64(most - least)))
+		}
+		for _, n := range []int{0, 1, least - 1, least, least + 1, least + size - 1, least + size, least + size + 1, least + 2*size, (least + most) / 2, most - size, most - 1, most, most + 1, most + size} {
+			if n >= 0 {
+				text := `"` + strings.Repeat(`é`, n)
+				require.Equal(t, n >= least && (most < 0 || n <= most), g.Match(text+`"`), "%d of %v", n, bounds)
+				require.Equal(t, most < 0 || n <= most, g.Prefix(text), "%d of %v", n, bounds)
+			}
+		}
+		require.LessOrEqual(t, g.Stacks(`"`+strings.Repeat(`a\n`, max(least, most)/2)), 7)
+	}
+}
+
 func TestBuilderJSONMatching_AllConditionsHoldTogether(t *testing.T) {
 	b := NewBuilder(Limits{})
 	r, err := b.jsonMatching([]string{`^[a-f]`, `[0-9]$`, `^[^x]*$`}, []string{"hostname"}, 3, 5)
@@ -78,8 +101,8 @@ func TestBuilderJSONMatching_AllConditionsHoldTogether(t *testing.T) {
 	require.EqualError(t, err, "no text meets the pattern, the format and the lengths together")
 	_, err = b.jsonMatching(nil, []string{"date"}, 11, -1)
 	require.EqualError(t, err, "no text meets the pattern, the format and the lengths together")
-	_, err = b.jsonMatching([]string{`^a`}, nil, 0, 5000)
-	require.EqualError(t, err, "a string of 5000 characters is too large a bound: at most 1000 is allowed")
+	_, err = b.jsonMatching([]string{`^a`}, nil, 0, 50000)
+	require.EqualError(t, err, "a string of 50000 characters is too large a bound: at most 10000 is allowed")
 	_, err = b.jsonMatching([]string{`a$b`}, nil, 0, -1)
 	require.EqualError(t, err, "no text matches the pattern")
 	_, err = b.jsonMatching([]string{`^a{0,600}b?$`}, nil, 3, 900)
