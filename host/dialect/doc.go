@@ -18,10 +18,12 @@
 // grammar accepts, its parser reads as calls whose arguments the schema accepts.
 //
 // The parsers are ollama's where they can be. Its thinking package finds the
-// reasoning, its harmony package reads gpt-oss's headers, and its model/parsers
-// read the values of formats that are not JSON (but olmo3's). Where blocks begin and end is
-// found here, because those parsers drop the text of a call they cannot read,
-// and end a call at a marker that stands in one of its strings. The arguments of
-// JSON formats are the model's own bytes: the client sends them back, and a
-// prefix kept by liquid memory is found again only if they are the same.
+// reasoning, its harmony package reads gpt-oss's headers, and of its model/parsers
+// those of qwen3-coder and glm-4.7 decide what a value that stands between tags is.
+// All else is read here: blocks, calls, JSON, functiongemma's and olmo3's values.
+// Ollama's parsers drop the text of a call they cannot read, end a call at a marker
+// that stands in one of its strings, and write values in a spelling of their own.
+// Arguments here are the model's own bytes where they are JSON: the client sends
+// them back, and a prefix kept by liquid memory is found again only if they are
+// the same.
 package dialect

@@ -43,8 +43,15 @@ func FuzzParser(f *testing.F) {
 			if !d.harmony {
 				require.Equal(t, show(parse(thoughtful(&thinks), ask, required, text)), show(parse(&thinks, ask, required, text[:at], text[at:])), name)
 			}
+			content := ask
+			content.Content = "content"
+			ruled := parse(d, content, required, text)
+			require.Equal(t, show(ruled), show(parse(d, content, required, text[:at], text[at:])), name)
 			if required {
 				continue
+			}
+			if !d.harmony {
+				keeps(t, text, ruled)
 			}
 			if !d.harmony {
 				keeps(t, text, whole)
