@@ -111,7 +111,7 @@ func ask(t *task, tail string) dialect.Ask {
 		a.Mode = dialect.ModeRequired
 	}
 	for _, t := range t.tools {
-		a.Tools = append(a.Tools, dialect.Tool{Name: t.Name, Description: t.Description, Parameters: parameters(t.Parameters), Strict: t.Strict})
+		a.Tools = append(a.Tools, dialect.Tool{Name: t.Name, Parameters: parameters(t.Parameters), Strict: t.Strict})
 	}
 	return a
 }

@@ -8,10 +8,9 @@ import (
 
 // Tool is a function the model may call.
 type Tool struct {
-	Name        string
-	Description string
-	Parameters  jsontext.Value // JSON Schema of the arguments, always an object's; nil: no arguments
-	Strict      bool           // the arguments must follow the schema, also when the model is free to call
+	Name       string
+	Parameters jsontext.Value // JSON Schema of the arguments, always an object's; nil: no arguments
+	Strict     bool           // the arguments must follow the schema, also when the model is free to call
 }
 
 // Mode says whether the model may call a tool.
