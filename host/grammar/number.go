@@ -170,6 +170,7 @@ type decimals struct {
 	least, most bound
 	places      int
 	step        int64
+	carried     int64 // remainders that are the same by this lead to the same ones
 }
 
 // bound is the digits before and after the point.
@@ -183,7 +184,9 @@ func newDecimals(least, most *big.Int, places int, step int64) decimals {
 		}
 		return bound{text[:len(text)-places], text[len(text)-places:]}
 	}
-	return decimals{split(least), split(most), places, step}
+	// Ten times a remainder by the step is known from the remainder by this.
+	common := new(big.Int).GCD(nil, nil, big.NewInt(step), big.NewInt(10)).Int64()
+	return decimals{split(least), split(most), places, step, step / common}
 }
 
 // digits is what is known of a number that is read from the left.
@@ -192,7 +195,8 @@ type digits struct {
 	zero     bool  // it begins with 0
 	count    int16 // digits read before the point, or after it
 	left     int16 // digits that may still follow the point
-	rem      int32 // remainder of all digits by the step
+	multiple bool  // all digits so far are a multiple of the step
+	rem      int32 // their remainder, as far as it matters to the digits that follow
 
 	// How they compare with as many digits of the bounds: -1, 0 or 1.
 	least, most int8
@@ -210,7 +214,8 @@ func (m decimals) read(at digits, c rune) (digits, bool) {
 	}
 	next := at
 	next.count++
-	next.rem = int32((int64(at.rem)*10 + int64(c-'0')) % m.step)
+	rem := (int64(at.rem)*10 + int64(c-'0')) % m.step
+	next.multiple, next.rem = rem == 0, int32(rem%m.carried)
 	if at.fraction {
 		next.left--
 		next.least = compare(at.least, c, m.least.fraction, int(at.count))
@@ -241,12 +246,13 @@ func (m decimals) accepts(at digits) bool {
 	if !at.fraction {
 		at, read = m.whole(at), 0
 	}
-	rem := int64(at.rem)
-	for range m.places - read {
+	multiple, rem := at.multiple, int64(at.rem)
+	for range m.places - read { // zeros that are not written
 		rem = rem * 10 % m.step
+		multiple = rem == 0
 	}
 	atLeast := at.least > 0 || at.least == 0 && strings.Trim(m.least.fraction[read:], "0") == ""
-	return at.count > 0 && rem == 0 && atLeast && at.most <= 0
+	return at.count > 0 && multiple && atLeast && at.most <= 0
 }
 
 func compare(before int8, c rune, digits string, i int) int8 {
