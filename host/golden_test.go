@@ -22,7 +22,9 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 var (
 	randomID   = regexp.MustCompile(`(chatcmpl|cmpl)-\w{26}`)
-	callID     = regexp.MustCompile(`call_\w{24}`)
+	messageID  = regexp.MustCompile(`msg_\w{26}`)
+	requestID  = regexp.MustCompile(`"request_id":"req-\w+"`)
+	callID     = regexp.MustCompile(`(call|toolu)_\w{24}`)
 	created    = regexp.MustCompile(`"created":\d+`)
 	gnosisPart = regexp.MustCompile(`"_gnosis":\{.*?"request_id":"[^"]*"\}`)
 )
@@ -33,9 +35,12 @@ func steady(raw string) string {
 	raw = created.ReplaceAllString(raw, `"created":1`)
 	raw = gnosisPart.ReplaceAllString(raw, `"_gnosis":{}`)
 	ids := map[string]string{}
+	raw = messageID.ReplaceAllString(raw, "msg_ID")
+	raw = requestID.ReplaceAllString(raw, `"request_id":"req-ID"`)
 	return callID.ReplaceAllStringFunc(raw, func(id string) string {
 		if ids[id] == "" {
-			ids[id] = fmt.Sprintf("call_%d", len(ids))
+			kind, _, _ := strings.Cut(id, "_")
+			ids[id] = fmt.Sprintf("%s_%d", kind, len(ids))
 		}
 		return ids[id]
 	})

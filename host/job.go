@@ -29,6 +29,7 @@ type intake struct {
 type task struct {
 	stream       bool
 	conversation prompt.Conversation
+	prefill      string // text the answers go on from, as if the model had written it
 	cache        openai.CacheControl
 
 	// What the answers must be.
@@ -143,6 +144,10 @@ func (s *Server) newChat(ctx context.Context, in *intake, start time.Time, t *ta
 	if j.shape, e = s.shape(t, in.view.dialect, segments); e != nil {
 		return nil, j.named(e)
 	}
+	if t.prefill != "" && in.view.dialect.Opens(tail(segments)) {
+		return nil, openai.NewError(openai.CodeUnsupported, "messages", "messages end with an assistant message, and this model reasons before it answers: it cannot go on from there")
+	}
+	segments = withPrefill(segments, t.prefill)
 	j.promptMS = milliseconds(time.Since(start))
 	memory := liquid.Request{Bypass: in.bypass, Scope: liquid.Scope(scopeKey(ctx), t.cache.Salt), Group: t.cache.Group, TTL: t.cache.TTL,
 		Pin: t.cache.Pin, Points: points, Explicit: t.cache.Explicit, StripsReasoning: in.view.stripsReasoning}
@@ -157,6 +162,14 @@ func (s *Server) newChat(ctx context.Context, in *intake, start time.Time, t *ta
 	return j, nil
 }
 
+// withPrefill is a prompt with the beginning of its answer.
+func withPrefill(segments []wire.Segment, text string) []wire.Segment {
+	if text == "" {
+		return segments
+	}
+	return append(segments, wire.Segment{Text: text})
+}
+
 // newJob makes a job of n choices, whose calls are still to be filled in.
 func (s *Server) newJob(ctx context.Context, in *intake, stream bool, n int) *job {
 	rec := recordOf(ctx)
@@ -169,8 +182,12 @@ func (s *Server) newJob(ctx context.Context, in *intake, stream bool, n int) *jo
 func (j *job) named(e *openai.Error) *openai.Error {
 	e = j.shape.named(e)
 	if j.param != nil && e.Param != nil {
-		name := j.param(*e.Param)
+		was := *e.Param
+		name := j.param(was)
 		e.Param = &name
+		if rest, ok := strings.CutPrefix(e.Message, was+" "); ok {
+			e.Message = name + " " + rest
+		}
 	}
 	return e
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"thoth/host/anthropic"
 	"thoth/host/openai"
 	"thoth/host/openapi"
 )
@@ -88,11 +89,13 @@ func (s *Server) document(names []string) *openapi.Document {
 	return &openapi.Document{
 		Title: "thoth", Version: version(s.o.Build), Keys: s.keys.used(),
 		Note: "Chat with the model of this server, by the API of OpenAI. docs/http-api.md tells more.",
-		Tags: []openapi.Tag{{Name: "chat", Note: "Ask the model."}, {Name: "completions", Note: "Text goes on."}, {Name: "embeddings", Note: "Vectors of texts."}, {Name: "models", Note: "What is served."}, {Name: "text", Note: "Tokens and prompts."},
+		Tags: []openapi.Tag{{Name: "chat", Note: "Ask the model."}, {Name: "completions", Note: "Text goes on."}, {Name: "messages", Note: "Ask the model, by the API of Anthropic."}, {Name: "embeddings", Note: "Vectors of texts."}, {Name: "models", Note: "What is served."}, {Name: "text", Note: "Tokens and prompts."},
 			{Name: "server", Note: "State and numbers."}, {Name: "liquid memory", Note: "What is stored of prompts."}},
 		Operations: []openapi.Operation{
 			chat,
 			completionOperation(bypass),
+			messageOperations(bypass)[0],
+			messageOperations(bypass)[1],
 			{Method: http.MethodGet, Path: "/v1/models", ID: "listModels", Tag: "models", Summary: "The served names", Answer: openai.ModelList{}, Errors: errorsOfKeys},
 			{Method: http.MethodGet, Path: "/v1/models/{model}", ID: "getModel", Tag: "models", Summary: "One served name", Parameters: named,
 				Answer: openai.Model{}, Errors: append([]int{404}, errorsOfKeys...)},
@@ -115,7 +118,7 @@ func (s *Server) document(names []string) *openapi.Document {
 		Error:        openai.Envelope{},
 		Errors:       errorNotes(),
 		Headers:      headerNotes,
-		ErrorHeaders: map[int][]string{401: {"WWW-Authenticate"}, 429: append([]string{"Retry-After"}, headersOfLimits...), 503: {"Retry-After"}, 504: {"Retry-After"}},
+		ErrorHeaders: map[int][]string{401: {"WWW-Authenticate"}, 429: append([]string{"Retry-After"}, headersOfLimits...), 503: {"Retry-After"}, anthropic.StatusOverloaded: {"Retry-After"}, 504: {"Retry-After"}},
 	}
 }
 
@@ -149,6 +152,7 @@ func errorNotes() map[int]string {
 		}
 		notes[status] = http.StatusText(status) + ": " + strings.Join(codes, ", ")
 	}
+	notes[anthropic.StatusOverloaded] = "Overloaded"
 	return notes
 }
 

@@ -2,6 +2,7 @@ package host
 
 import (
 	"maps"
+	"slices"
 
 	"thoth/host/openai"
 	"thoth/host/openapi"
@@ -111,7 +112,7 @@ func (s *Server) types(modelName schema) []openapi.Type {
 		{Of: wire.Backend{}, Name: "StationBackend"},
 		{Of: openai.Station{}, Name: "AnsweredBy"},
 		{Of: liquid.Shortfall{}, Name: "LiquidShortfall"},
-	}, s.completionTypes(modelName)...)
+	}, slices.Concat(s.completionTypes(modelName), s.messageTypes(modelName))...)
 }
 
 // bounds say what of the limits of requests belongs into the document.

@@ -72,7 +72,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 					s.finish(r, rec, sw)
 					panic(http.ErrAbortHandler) // the answer is cut: say so by the connection
 				}
-				openai.WriteError(sw, rec.err)
+				writeError(sw, r, rec.err)
 			}
 			s.finish(r, rec, sw)
 		}()
@@ -144,5 +144,5 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 // fail answers with an error and records it.
 func fail(w http.ResponseWriter, r *http.Request, e *openai.Error) {
 	recordOf(r.Context()).err = e
-	openai.WriteError(w, e)
+	writeError(w, r, e)
 }

@@ -23,6 +23,8 @@ func (s *Server) routes() http.Handler {
 	model := r.With(s.inference)
 	model.Post("/v1/chat/completions", s.chat)
 	model.Post("/v1/completions", s.completions)
+	model.Post(routeMessages, s.messages)
+	model.Post(routeMessages+"/count_tokens", s.countTokens)
 	model.Post("/v1/embeddings", s.embeddings)
 	model.Post("/tokenize", s.tokenize)
 	model.Post("/detokenize", s.detokenize)

@@ -26,6 +26,7 @@ type Operation struct {
 	Status       int            // of the answer; 0: 200
 	Headers      []string       // names of answer headers, of Document.Headers
 	Errors       []int          // statuses, of Document.Errors
+	Failure      any            // a value of the type of an error's body, where it is not Document.Error
 }
 
 // Parameter is one in a path, a query or a header.
@@ -78,12 +79,8 @@ func (d *Document) Build() ([]byte, error) {
 	}
 	failure, _ := s.of(reflect.TypeOf(d.Error), answer)
 	responses := map[string]any{}
-	for status, note := range d.Errors {
-		r := map[string]any{"description": note, "content": map[string]any{"application/json": Schema{"schema": failure}}}
-		if h := d.headers(s, d.ErrorHeaders[status]); h != nil {
-			r["headers"] = h
-		}
-		responses[errorName(status)] = r
+	for status := range d.Errors {
+		responses[errorName(status)] = d.failure(s, status, failure)
 	}
 	headers := map[string]any{}
 	for name, schema := range d.Headers {
@@ -147,6 +144,10 @@ func (d *Document) operation(s *schemas, o Operation) map[string]any {
 	}
 	responses := map[string]any{strconv.Itoa(status): good}
 	for _, e := range o.Errors {
+		if o.Failure != nil {
+			responses[strconv.Itoa(e)] = d.failure(s, e, s.body(o.Failure))
+			continue
+		}
 		if _, ok := d.Errors[e]; !ok {
 			s.errorf("%s %s: the error %d is not described", o.Method, o.Path, e)
 		}
@@ -160,6 +161,19 @@ func (d *Document) operation(s *schemas, o Operation) map[string]any {
 		}
 	}
 	return out
+}
+
+// failure is the answer of an error.
+func (d *Document) failure(s *schemas, status int, body Schema) map[string]any {
+	note, ok := d.Errors[status]
+	if !ok {
+		s.errorf("the error %d is not described", status)
+	}
+	r := map[string]any{"description": note, "content": map[string]any{"application/json": Schema{"schema": body}}}
+	if h := d.headers(s, d.ErrorHeaders[status]); h != nil {
+		r["headers"] = h
+	}
+	return r
 }
 
 func (s *schemas) body(v any) Schema {
