@@ -6,7 +6,13 @@
 // all rows), each call guarded against C++ exceptions. log.cpp keeps what
 // llama.cpp prints, backend.cpp finds kernels, engine.cpp decodes, state.cpp
 // moves KV as states, blocks.cpp moves it between pool and blocks, vocab.cpp
-// speaks tokens, sampler.cpp and rows.cpp sample.
+// speaks tokens, sampler.cpp, draw.cpp and rows.cpp sample.
+//
+// Grammars. gbnf_*.cpp read one into rules over bytes, match.cpp follows it,
+// lexicon.cpp has what each token writes. llama.cpp's own grammar is only a
+// test's reference: nested repetitions of what may be empty overflow its stack,
+// ambiguous rules take it exponential time, and to mask a row it tries every
+// token.
 //
 // Before C is entered. llama.cpp ends the process on much of what is wrong, so
 // the pure Go files check first: check.go judges the model file by its header

@@ -29,7 +29,7 @@ func (r *structuredRun) report() *StructuredReport {
 	for _, name := range r.names {
 		c := CohortReport{Name: name}
 		if d := r.data[name]; d != nil {
-			for _, m := range []metric{mDecode, mTTFT50} {
+			for _, m := range []metric{mDecode, mTotal, mTTFT50} {
 				mr, _ := m.report(d[:])
 				c.Metrics = append(c.Metrics, mr)
 			}
