@@ -39,7 +39,7 @@ var clientLacks = map[string]string{
 
 func TestClients_AreServed(t *testing.T) {
 	on := newClientServers(t)
-	for _, name := range []string{"with_openai.py", "with_node.cjs", "with_langchain.py", "with_litellm.py", "with_agents.py", "with_llm.py"} {
+	for _, name := range []string{"with_openai.py", "with_node.cjs", "with_anthropic.py", "with_langchain.py", "with_litellm.py", "with_agents.py", "with_llm.py"} {
 		t.Run(name, func(t *testing.T) { on.script(t, name) })
 	}
 	t.Run("openai-go", func(t *testing.T) { officialGo(t, on) })
@@ -240,7 +240,7 @@ func TestClients_VersionsAreDocumented(t *testing.T) {
 	}
 	python, node, mod := read("cmd", "e2e", "clients", "requirements.txt"), read("cmd", "e2e", "clients", "package.json"), read("go.mod")
 	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([0-9.]+) \|`).FindAllStringSubmatch(read("docs", "clients.md"), -1)
-	require.Len(t, rows, 8)
+	require.Len(t, rows, 9)
 	for _, row := range rows {
 		switch name, version := row[1], row[2]; name {
 		case "openai (Node)":
