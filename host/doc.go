@@ -1,5 +1,6 @@
-// Package host is the OpenAI-compatible HTTP server in front of a station. It
-// imports the station's client and wire, never the station.
+// Package host is the HTTP server in front of a station, by the API of OpenAI and,
+// for messages, that of Anthropic. It imports the station's client and wire,
+// never the station.
 //
 // Its words: the *watcher* polls the station's /health and keeps the last
 // answer in memory as a [view] with the model, its compiled chat template and

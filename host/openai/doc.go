@@ -2,8 +2,8 @@
 // chunks, the error envelope, and the pure functions between them and the
 // station's wire. It does no I/O but writing to the response it is given.
 //
-// Its words: a request is decoded ([DecodeChat]), which also validates it, so
-// that a [ChatRequest] in hand is within every limit of [Limits]. A parameter
+// Its words: a request is decoded ([DecodeChat], [DecodeCompletion]), which also
+// validates it, so that one in hand is within every limit of [Limits]. A parameter
 // is honoured, accepted without effect, or refused by name; a parameter nobody
 // here knows passes unread, as it does at OpenAI. What would change the answer
 // is never in the last two groups in silence.
