@@ -59,21 +59,36 @@ func TestOpenAPI_SchemathesisFindsNothingOverTheRealEngine(t *testing.T) {
 	schemathesis(t, start(t, append([]string{"THOTH_CONTEXT_LENGTH=256"}, fuzzSettings...)...), 20*time.Second)
 }
 
+// pythonFault is a fault of CPython 3.11 where several threads compile: it ends
+// the tool, whatever the server did.
+var pythonFault = []byte("SystemError: AST constructor recursion depth mismatch")
+
 // schemathesis runs for about so long over a server, which must be as it was
 // afterwards.
 func schemathesis(t *testing.T, s *server, budget time.Duration) {
 	t.Helper()
 	program := installSchemathesis(t)
 	before := s.children()
-	// Beyond the budget a run ends the requests that are under way.
-	ctx, cancel := context.WithTimeout(t.Context(), budget+patience)
-	defer cancel()
-	c := exec.CommandContext(ctx, program, "run", s.base+"/openapi.json", "--header", "Authorization: Bearer schemathesis",
-		"--checks", checks, "--phases", "examples,coverage,fuzzing", "--max-examples", "40", "--max-time", strconv.Itoa(int(budget.Seconds())),
-		"--request-timeout", "30", "--workers", "2", "--continue-on-failure", "--generation-database", "none", "--no-color")
-	c.Dir = t.TempDir() // it leaves reports where it runs
-	out, err := c.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	run := func() ([]byte, error) {
+		// Beyond the budget a run ends the requests that are under way.
+		ctx, cancel := context.WithTimeout(t.Context(), budget+patience)
+		defer cancel()
+		c := exec.CommandContext(ctx, program, "run", s.base+"/openapi.json", "--header", "Authorization: Bearer schemathesis",
+			"--checks", checks, "--phases", "examples,coverage,fuzzing", "--max-examples", "40", "--max-time", strconv.Itoa(int(budget.Seconds())),
+			"--request-timeout", "30", "--workers", "1", "--continue-on-failure", "--generation-database", "none", "--no-color")
+		c.Dir = t.TempDir() // it leaves reports where it runs
+		return c.CombinedOutput()
+	}
+	out, err := run()
+	for range 2 {
+		if err == nil || !bytes.Contains(out, pythonFault) {
+			break
+		}
+		t.Logf("Python itself failed, once more")
+		out, err = run()
+	}
+	// The testing package cuts longer lines off, and the end tells what was found.
+	require.NoError(t, err, "%s", out[max(0, len(out)-16<<10):])
 	t.Logf("%s", out[max(0, bytes.LastIndex(out, []byte("Test cases:"))):])
 	require.Equal(t, before, s.children(), "a process was started anew")
 }
