@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -229,12 +230,13 @@ func TestScope_FollowsTheKeyAndTheSaltNarrowsIt(t *testing.T) {
 }
 
 func TestParseWarm_NamesTheEntryAndTheField(t *testing.T) {
-	good := `{"name":"support","messages":[{"role":"system","content":"Be kind."}],"pin":true,"ttl":"30m","key_sha256":"` + Scope("a", "") + `"}`
+	good := `{"name":"support","messages":[{"role":"system","content":"Be kind."}],"pin":true,"ttl":"30m","key_sha256":"` + strings.ToUpper(Scope("a", "")) + `"}`
 	p, err := parseWarm([]byte("[" + good + "]"))
 	require.NoError(t, err)
 	require.Equal(t, "support", p[0].Name)
 	require.True(t, p[0].Pin)
 	require.Equal(t, 30.0, p[0].TTL.Minutes())
+	require.Equal(t, Scope("a", ""), p[0].KeySHA256, "hex in either case, as in the file of keys")
 	require.JSONEq(t, `[{"role":"system","content":"Be kind."}]`, string(p[0].Messages))
 	for body, want := range map[string]string{
 		`{}`:                           "array",

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ type WarmPrompt struct {
 	Messages json.RawMessage // as in a chat request; usually the system message alone
 	Pin      bool            // not evicted at all, within the station's limits
 	TTL      time.Duration   // not evicted before, within the station's limits; 0: no promise
-	// KeySHA256 is the SHA-256, in hex, of the one API key whose requests may use
+	// KeySHA256 is the SHA-256, in lower-case hex, of the one API key whose requests may use
 	// it; empty: every key's may, each with a copy of its own.
 	KeySHA256 string
 }
@@ -112,7 +113,7 @@ func parseEntry(raw []byte) (p WarmPrompt, err error) {
 		if sum, err := hex.DecodeString(*e.KeySHA256); err != nil || len(sum) != 32 {
 			return p, errors.New("key_sha256: it must be the SHA-256 of an API key in 64 hex digits")
 		}
-		p.KeySHA256 = *e.KeySHA256
+		p.KeySHA256 = strings.ToLower(*e.KeySHA256)
 	}
 	return p, nil
 }
