@@ -76,7 +76,7 @@ type keyEntry struct {
 }
 
 // ParseKeys reads a JSON array of keys. What a key leaves out it has from
-// defaults, and without scopes it is for inference. An error names the entry and
+// defaults, and where scopes are absent it is for inference. An error names the entry and
 // the field, and never shows a key.
 func ParseKeys(b []byte, defaults KeyLimits) ([]Key, error) {
 	var raw []json.RawMessage
@@ -122,7 +122,7 @@ func parseKey(raw []byte, defaults KeyLimits) (Key, error) {
 		}
 		k.SHA256 = [sha256.Size]byte(sum)
 	}
-	if len(k.Scopes) == 0 {
+	if e.Scopes == nil { // an empty list would ask for a key that may do nothing, and is refused
 		k.Scopes = []KeyScope{ScopeInference}
 	}
 	for _, f := range []struct {

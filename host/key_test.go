@@ -35,6 +35,7 @@ func TestParseKeys_RefusesByEntryAndFieldAndShowsNoKey(t *testing.T) {
 		`[{"name":"a","key":"secret"},{"key":"secret2"}]`:                          "key 1: name is",
 		`[{"name":"a b","key":"secret"}]`:                                          `name is "a b"`,
 		`[{"name":"a","key":"secret","scopes":["root"]}]`:                          "allowed are inference and admin",
+		`[{"name":"a","key":"secret","scopes":[]}]`:                                "the key a has no scope: allowed are inference and admin",
 		`[{"name":"a","key":"secret","requests_per_minute":-1}]`:                   "requests_per_minute is -1",
 		`[{"name":"a","key":"secret","requests_per_minut":1}]`:                     "requests_per_minut",
 		`[{"name":"a","key":"secret","concurrent_requests":"4"}]`:                  "concurrent_requests",
