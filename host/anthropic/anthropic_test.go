@@ -17,6 +17,7 @@ func decode(t *testing.T, fields string) (*Request, *openai.Error) {
 
 const (
 	hi   = `"messages":[{"role":"user","content":"hi"}]`
+	use  = `"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"f"`
 	call = `{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"f","input":{"a":1}}]}`
 )
 
@@ -38,27 +39,30 @@ func TestDecode_RefusesByFieldName(t *testing.T) {
 		`"messages":[` + call + `]`:                                                         `messages end with the tool_use "t1" without its tool_result`,
 		`"messages":[` + call + `,{"role":"user","content":"so?"}]`:                         `messages[2].content lacks the tool_result of the tool_use "t1"`,
 		`"messages":[` + call + `,{"role":"user","content":[{"type":"text","text":"x"},{"type":"tool_result","tool_use_id":"t1"}]}]`: "lacks the tool_result",
-		hi + `,"system":5`:                                                   "system must be a string or an array of blocks, not a number",
-		hi + `,"system":[{"type":"image"}]`:                                  `system[0].type is "image": allowed is text`,
-		hi + `,"temperature":1.5`:                                            "temperature is 1.5: it must be between 0 and 1",
-		hi + `,"top_p":-1`:                                                   "top_p is -1",
-		hi + `,"stop_sequences":[""]`:                                        "stop_sequences has an empty string",
-		hi + `,"thinking":{"type":"some"}`:                                   `thinking.type is "some"`,
-		hi + `,"thinking":{"type":"enabled"}`:                                "thinking.budget_tokens is missing",
-		hi + `,"thinking":{"type":"enabled","budget_tokens":5}`:              "thinking.budget_tokens is 5: it must be at least 1024",
-		hi + `,"tools":[{"type":"web_search_20250305","name":"web_search"}]`: `tools[0].type is "web_search_20250305"`,
-		hi + `,"tools":[{"name":"f"}]`:                                       "tools[0].input_schema is missing",
-		hi + `,"tools":[{"name":"f g","input_schema":{"type":"object"}}]`:    "tools[0].name is \"f g\"",
-		hi + `,"tools":[{"name":"f","input_schema":{"type":"string"}}]`:      `tools[0].input_schema.type must be "object"`,
+		use + `}]}]`:                                            "messages[1].content[0].input is missing",
+		use + `,"input":null}]}]`:                               "messages[1].content[0].input is missing",
+		use + `,"input":"{}"}]}]`:                               "messages[1].content[0].input must be an object, not a string",
+		hi + `,"system":5`:                                      "system must be a string or an array of blocks, not a number",
+		hi + `,"system":[{"type":"image"}]`:                     `system[0].type is "image": allowed is text`,
+		hi + `,"temperature":1.5`:                               "temperature is 1.5: it must be between 0 and 1",
+		hi + `,"top_p":-1`:                                      "top_p is -1",
+		hi + `,"stop_sequences":[""]`:                           "stop_sequences has an empty string",
+		hi + `,"thinking":{"type":"some"}`:                      `thinking.type is "some"`,
+		hi + `,"thinking":{"type":"enabled"}`:                   "thinking.budget_tokens is missing",
+		hi + `,"thinking":{"type":"enabled","budget_tokens":5}`: "thinking.budget_tokens is 5: it must be at least 1024",
+		hi + `,"tools":[{"type":"web_search_20250305","name":"web_search"}]`:                                          `tools[0].type is "web_search_20250305"`,
+		hi + `,"tools":[{"name":"f"}]`:                                                                                "tools[0].input_schema is missing",
+		hi + `,"tools":[{"name":"f g","input_schema":{"type":"object"}}]`:                                             "tools[0].name is \"f g\"",
+		hi + `,"tools":[{"name":"f","input_schema":{"type":"string"}}]`:                                               `tools[0].input_schema.type must be "object"`,
 		hi + `,"tools":[{"name":"f","input_schema":{"type":"object"}},{"name":"f","input_schema":{"type":"object"}}]`: "names must differ",
-		hi + `,"tool_choice":{"type":"any"}`: `tool_choice.type is "any", which needs tools`,
-		hi + `,"tool_choice":{"type":"tool","name":"g"},"tools":[{"name":"f","input_schema":{"type":"object"}}]`: `tool_choice.name is "g"`,
-		hi + `,"output_config":{"format":{"type":"text"}}`:                                                       `output_config.format.type is "text"`,
-		hi + `,"output_format":{"type":"json_schema","schema":{}},"stop_sequences":["x"]`:                        "stop_sequences cannot be combined with output_format.schema",
-		hi + `,"mcp_servers":[{}]`:                              "mcp_servers is not supported",
-		hi + `,"metadata":{"user_id":5}`:                        "metadata.user_id must be a string, not a number",
-		hi + `,"cache_control":{"type":"ephemeral","ttl":"2h"}`: `cache_control.ttl is "2h": allowed are 5m and 1h`,
-		`"messages":[{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"forever"}}]}]`: `messages[0].content[0].cache_control.type is "forever"`,
+		hi + `,"tool_choice":{"type":"any"}`:                                                                          `tool_choice.type is "any", which needs tools`,
+		hi + `,"tool_choice":{"type":"tool","name":"g"},"tools":[{"name":"f","input_schema":{"type":"object"}}]`:      `tool_choice.name is "g"`,
+		hi + `,"output_config":{"format":{"type":"text"}}`:                                                            `output_config.format.type is "text"`,
+		hi + `,"output_format":{"type":"json_schema","schema":{}},"stop_sequences":["x"]`:                             "stop_sequences cannot be combined with output_format.schema",
+		hi + `,"mcp_servers":[{}]`:                                                                                    "mcp_servers is not supported",
+		hi + `,"metadata":{"user_id":5}`:                                                                              "metadata.user_id must be a string, not a number",
+		hi + `,"cache_control":{"type":"ephemeral","ttl":"2h"}`:                                                       `cache_control.ttl is "2h": allowed are 5m and 1h`,
+		`"messages":[{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"forever"}}]}]`:      `messages[0].content[0].cache_control.type is "forever"`,
 	} {
 		_, e := decode(t, fields)
 		require.NotNil(t, e, fields)

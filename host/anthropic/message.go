@@ -357,7 +357,9 @@ func (d *reader) call(m *prompt.Message, path string, b *block) *openai.Error {
 		return invalid(path+".id", "is %q, as that of a tool_use before it: each needs its own", openai.Clip(b.ID))
 	case b.Name == "":
 		return missing(path+".name", "it names the tool")
-	case openai.Present(b.Input) && b.Input.Kind() != '{':
+	case !openai.Present(b.Input):
+		return missing(path+".input", "give the arguments as an object, {} for none")
+	case b.Input.Kind() != '{':
 		return wrongKind(path+".input", "an object", b.Input)
 	}
 	d.calls[b.ID] = true
