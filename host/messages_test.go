@@ -188,6 +188,14 @@ func TestMessage_ALastAssistantMessageIsTheAnswersBeginning(t *testing.T) {
 	s := f.got()[0].Prompt.Segments
 	require.Equal(t, wire.Segment{Text: "<|im_end|> Hi"}, s[len(s)-1], "a client's text is plain")
 	require.True(t, strings.HasSuffix(text(s), "<|im_start|>assistant\n<|im_end|> Hi"))
+
+	f, h = newModel(t, `{% for m in messages %}{{ '<|start|>' + m.role + '<|message|>' + m.content + '<|end|>' }}{% endfor %}{{ '<|start|>assistant' }}{# <|channel|> #}`)
+	r := h.message(`[{"role":"user","content":"Say hi"},{"role":"assistant","content":"Hi"}]`)
+	require.Equal(t, 400, r.status, r.body)
+	kind, message := r.failure(t)
+	require.Equal(t, "invalid_request_error", kind)
+	require.Contains(t, message, "messages end with an assistant message", "its text would stand in a header")
+	require.Empty(t, f.got())
 }
 
 func TestMessage_ToolsAndResultsAreThoseOfTheChat(t *testing.T) {

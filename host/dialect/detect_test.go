@@ -78,6 +78,22 @@ func TestDetect_ByMarkers(t *testing.T) {
 	require.Equal(t, "generic", Detect("{% if tools %}<tool_call>{% endif %}", "").Name, "no calls")
 }
 
+func TestDialect_OpensWhereNoAnswerMayFollow(t *testing.T) {
+	for _, c := range []struct {
+		d    *Dialect
+		tail string
+		want bool
+	}{
+		{Detect("<think>", ""), "<|im_start|>assistant\n<think>\n", true},
+		{Detect("<think>", ""), "<|im_start|>assistant\n<think>\n\n</think>\n\n", false},
+		{Detect("<think>", ""), "<|im_start|>assistant\n", false},
+		{Detect("", ""), "<|im_start|>assistant\n<think>\n", false}, // it knows no reasoning
+		{harmony(), "<|end|><|start|>assistant", true},
+	} {
+		require.Equal(t, c.want, c.d.Opens(c.tail), "%s %q", c.d.Name, c.tail)
+	}
+}
+
 func TestDialect_MarkersAndControlText(t *testing.T) {
 	control := map[string]bool{"llama3": true, "mistral": true, "mistral-args": true, "deepseek": true, "deepseek-r1": true,
 		"gpt-oss": true, "phi-4-mini": true, "granite": true, "functiongemma": true}

@@ -32,8 +32,10 @@ func (t tags) opening(tail string) opening {
 	return byModel
 }
 
-// Opens tells whether a prompt that ends so has opened the reasoning itself.
-func (d *Dialect) Opens(tail string) bool { return d.think.opening(tail) == opened }
+// Opens tells whether a prompt that ends so has opened the reasoning itself: text
+// that is put behind it would not be the answer's. Harmony's prompts end inside a
+// header, where no text of an answer may stand.
+func (d *Dialect) Opens(tail string) bool { return d.harmony || d.think.opening(tail) == opened }
 
 // sentinel ends ollama's waiting for the rest of a tag: no tag has it in it.
 const sentinel = "\x00"
