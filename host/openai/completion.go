@@ -1,9 +1,9 @@
 package openai
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -94,64 +94,77 @@ func (p *Prompts) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return skip(dec, errPrompt)
 }
 
-// list reads an array, whose first entry says what it is of.
+// list reads an array, whose first entry says what it is of. Entries are not kept
+// as text on the way: eight megabytes of tokens would become hundreds.
 func (p *Prompts) list(all jsontext.Value) error {
-	var entries []jsontext.Value
-	if err := json.Unmarshal(all, &entries); err != nil {
+	*p = Prompts{}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(all))
+	if _, err := dec.ReadToken(); err != nil {
 		return err
 	}
-	if len(entries) == 0 {
-		*p = Prompts{}
-		return nil
-	}
-	kind := entries[0].Kind()
-	for _, e := range entries {
-		if e.Kind() != kind {
-			return errPrompt
-		}
-	}
+	kind := dec.PeekKind()
 	switch kind {
+	case ']':
+		return nil
 	case '0':
-		tokens, err := tokenIDs(entries)
+		tokens, err := tokenIDs(all)
 		*p = Prompts{{Tokens: tokens}}
 		return err
-	case '"':
-		*p = make(Prompts, len(entries))
-		for i, e := range entries {
-			if err := json.Unmarshal(e, &(*p)[i].Text); err != nil {
-				return err
-			}
+	case '"', '[':
+	default:
+		return errPrompt
+	}
+	for dec.PeekKind() != ']' {
+		if dec.PeekKind() != kind {
+			return errPrompt
 		}
-		return nil
-	case '[':
-		*p = make(Prompts, len(entries))
-		for i, e := range entries {
-			var ids []jsontext.Value
-			if err := json.Unmarshal(e, &ids); err != nil {
+		var one Prompt
+		if kind == '"' {
+			if err := json.UnmarshalDecode(dec, &one.Text); err != nil {
 				return err
 			}
-			tokens, err := tokenIDs(ids)
+		} else {
+			entry, err := dec.ReadValue()
 			if err != nil {
 				return err
 			}
-			(*p)[i].Tokens = tokens
+			if one.Tokens, err = tokenIDs(entry); err != nil {
+				return err
+			}
 		}
-		return nil
+		*p = append(*p, one)
 	}
-	return errPrompt
+	return nil
 }
 
-func tokenIDs(entries []jsontext.Value) ([]int32, error) {
-	ids := make([]int32, len(entries))
-	for i, e := range entries {
-		id, err := strconv.ParseInt(string(e), 10, 32)
-		if err != nil || id < 0 {
-			return nil, errPrompt
+// tokenIDs reads an array of token ids.
+func tokenIDs(list jsontext.Value) ([]int32, error) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(list))
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	ids := make([]int32, 0, atMost(list))
+	for dec.PeekKind() != ']' {
+		v, err := dec.ReadValue()
+		if err != nil {
+			return nil, err
 		}
-		ids[i] = int32(id)
+		id := 0
+		for _, c := range v {
+			if c < '0' || c > '9' {
+				return nil, errPrompt
+			}
+			if id = 10*id + int(c-'0'); id > maxTokenID {
+				return nil, errPrompt
+			}
+		}
+		ids = append(ids, int32(id))
 	}
 	return ids, nil
 }
+
+// atMost is the number of entries of an array, if it is one of numbers.
+func atMost(list jsontext.Value) int { return bytes.Count(list, []byte{','}) + 1 }
 
 // DecodeCompletion decodes and validates a body.
 func DecodeCompletion(body []byte, l Limits) (*CompletionRequest, *Error) {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -70,24 +71,28 @@ func (r *EmbeddingRequest) readInput(l Limits) *Error {
 	default:
 		return wrong
 	}
-	var items []jsontext.Value
-	if err := jsonv2.Unmarshal(r.Input, &items); err != nil {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(r.Input))
+	if _, err := dec.ReadToken(); err != nil {
 		return decodeError("input", err)
 	}
-	if len(items) == 0 {
+	kind := dec.PeekKind()
+	switch kind {
+	case ']':
 		return NewError(CodeInvalidValue, "input", "input is an empty list")
-	}
-	kind := items[0].Kind()
-	if kind == '0' {
+	case '0':
 		tokens, e := readTokens("input", r.Input, l)
 		r.Tokens = [][]int32{tokens}
 		return e
 	}
-	if len(items) > maxEmbeddingInputs {
-		return NewError(CodeInvalidValue, "input", "input has %d elements: at most %d are allowed", len(items), maxEmbeddingInputs)
-	}
-	for i, item := range items {
+	for i := 0; dec.PeekKind() != ']'; i++ {
+		if i == maxEmbeddingInputs {
+			return NewError(CodeInvalidValue, "input", "input has more than %d elements: so many are allowed", maxEmbeddingInputs)
+		}
 		at := fmt.Sprintf("input[%d]", i)
+		item, err := dec.ReadValue()
+		if err != nil {
+			return decodeError("input", err)
+		}
 		if item.Kind() != kind || kind != '"' && kind != '[' {
 			wrong.Param = &at
 			return wrong
@@ -112,24 +117,31 @@ func (r *EmbeddingRequest) readInput(l Limits) *Error {
 	return nil
 }
 
-func readTokens(at string, v jsontext.Value, l Limits) ([]int32, *Error) {
-	var ids []Int
-	if e := decodeAt(at, v, &ids); e != nil {
-		return nil, e
+// readTokens reads a list of token ids, one by one: kept as text they would take
+// many times the body.
+func readTokens(at string, list jsontext.Value, l Limits) ([]int32, *Error) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(list))
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, decodeError(at, err)
 	}
-	if len(ids) == 0 {
-		return nil, NewError(CodeInvalidValue, at, "%s is empty", at)
-	}
-	out := make([]int32, len(ids))
-	for i, id := range ids {
-		name := fmt.Sprintf("%s[%d]", at, i)
+	out := make([]int32, 0, atMost(list))
+	var id Int
+	for i := 0; dec.PeekKind() != ']'; i++ {
+		if err := jsonv2.UnmarshalDecode(dec, &id); err != nil {
+			return nil, decodeError(at, err)
+		}
 		switch {
 		case id < 0 || id > maxTokenID:
+			name := fmt.Sprintf("%s[%d]", at, i)
 			return nil, NewError(CodeInvalidValue, name, "%s is %d: a token id is from 0 to %d", name, id, maxTokenID)
 		case l.Vocabulary > 0 && id >= Int(l.Vocabulary):
+			name := fmt.Sprintf("%s[%d]", at, i)
 			return nil, NewError(CodeInvalidValue, name, "%s is %d: this model's ids run from 0 to %d", name, id, l.Vocabulary-1)
 		}
-		out[i] = int32(id)
+		out = append(out, int32(id))
+	}
+	if len(out) == 0 {
+		return nil, NewError(CodeInvalidValue, at, "%s is empty", at)
 	}
 	return out, nil
 }
