@@ -50,7 +50,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 func (s *Server) prompts(ctx context.Context, v *view, req *openai.CompletionRequest) ([]wire.Prompt, *openai.Error) {
 	all := make([]wire.Prompt, len(req.Prompt))
 	var fill *infill
-	if req.Suffix != nil && *req.Suffix != "" {
+	if req.Suffix != nil {
 		var e *openai.Error
 		if fill, e = s.infill(ctx); e != nil {
 			return nil, e

@@ -260,6 +260,10 @@ func TestCompletion_SuffixNeedsAModelWithTokensForIt(t *testing.T) {
 	h.completion(`"a"`, `"suffix":""`).texts(t)
 	q = f.got()
 	require.Equal(t, []wire.Segment{{Text: "a"}}, q[len(q)-1].Prompt.Segments)
+	h.completion(`[97]`, `"suffix":""`).texts(t)
+	q = f.got()
+	require.Equal(t, []int32{97}, q[len(q)-1].Prompt.Tokens)
+	require.Equal(t, "aHello there", h.completion(`"a"`, `"suffix":"","echo":true`).texts(t)[0].Text)
 }
 
 func TestCompletion_TheStationsErrorsNameThePrompt(t *testing.T) {

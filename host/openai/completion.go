@@ -23,7 +23,7 @@ const (
 type CompletionRequest struct {
 	Model  *string `json:"model"`
 	Prompt Prompts `json:"prompt"`
-	Suffix *string `json:"suffix"` // what stands after the answer: for models that fill in the middle
+	Suffix *string `json:"suffix"` // what stands after the answer: for models that fill in the middle; "" as nil
 
 	MaxTokens *Int `json:"max_tokens"` // 16 when absent; 0 asks for no answer
 	Stop      Stop `json:"stop"`
@@ -173,6 +173,9 @@ func DecodeCompletion(body []byte, l Limits) (*CompletionRequest, *Error) {
 		return nil, e
 	}
 	l = l.WithDefaults()
+	if r.Suffix != nil && *r.Suffix == "" {
+		r.Suffix = nil // several clients send it always
+	}
 	if r.Model == nil || *r.Model == "" {
 		return nil, NewError(CodeMissing, "model", "model is missing: give the name of a served model (GET /v1/models lists them)")
 	}
