@@ -175,7 +175,7 @@ func (s *Server) mayPin(ctx context.Context, c openai.CacheControl) *openai.Erro
 }
 
 // exposed are the headers a browser's script may read.
-var exposed = []string{wire.HeaderRequestID, "Retry-After", headerPath, headerLiquid, headerLiquidSaved, headerLiquidReason, headerLiquidTokens,
+var exposed = []string{wire.HeaderRequestID, headerAnthropicID, "Retry-After", headerPath, headerLiquid, headerLiquidSaved, headerLiquidReason, headerLiquidTokens,
 	headerLimit + "Requests", headerRemaining + "Requests", headerReset + "Requests", headerLimit + "Tokens", headerRemaining + "Tokens", headerReset + "Tokens"}
 
 // methods are those some route has.

@@ -16,7 +16,7 @@ import (
 	"thoth/station/wire"
 )
 
-// routeMessages is Anthropic's; below it, errors have its form.
+// routeMessages is Anthropic's; below it, errors have its form, and answers its header.
 const routeMessages = "/v1/messages"
 
 // headerAnthropicID is where Anthropic's clients look for the request's id.
@@ -24,7 +24,6 @@ const headerAnthropicID = "Request-Id"
 
 // messages is POST /v1/messages.
 func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set(headerAnthropicID, recordOf(r.Context()).id)
 	s.serve(w, r, func(w http.ResponseWriter, e *openai.Error) { writeError(w, r, e) }, func(in *intake) (*job, sink, *openai.Error) {
 		req, c, start, e := s.readMessages(r.Context(), in, false)
 		if e != nil {
@@ -43,9 +42,14 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// ofMessages tells whether a request is one of Anthropic's API.
+func ofMessages(r *http.Request) bool {
+	return r.URL.Path == routeMessages || strings.HasPrefix(r.URL.Path, routeMessages+"/")
+}
+
 // writeError answers with an error in the form of the request's API.
 func writeError(w http.ResponseWriter, r *http.Request, e *openai.Error) {
-	if r.URL.Path == routeMessages || strings.HasPrefix(r.URL.Path, routeMessages+"/") {
+	if ofMessages(r) {
 		anthropic.WriteError(w, e, recordOf(r.Context()).id)
 		return
 	}
@@ -55,7 +59,6 @@ func writeError(w http.ResponseWriter, r *http.Request, e *openai.Error) {
 // countTokens is POST /v1/messages/count_tokens: the tokens of the prompt that these
 // messages would make.
 func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set(headerAnthropicID, recordOf(r.Context()).id)
 	s.answer(w, r, func(ctx context.Context, in *intake) (any, *openai.Error) {
 		req, c, _, e := s.readMessages(ctx, in, true)
 		if e != nil {

@@ -47,6 +47,7 @@ type messageJSON struct {
 func (r reply) whole(t *testing.T) (m messageJSON) {
 	t.Helper()
 	require.Equal(t, 200, r.status, r.body)
+	require.NotEmpty(t, r.header.Get("Request-Id"))
 	if !strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream") {
 		require.NoError(t, json.Unmarshal([]byte(r.body), &m))
 		return m
@@ -307,6 +308,7 @@ func (r reply) failure(t *testing.T) (kind, message string) {
 	require.NoError(t, json.Unmarshal([]byte(r.body), &e), r.body)
 	require.Equal(t, "error", e.Type)
 	require.Equal(t, r.header.Get("X-Request-Id"), e.RequestID)
+	require.Equal(t, e.RequestID, r.header.Get("Request-Id"))
 	return e.Error.Type, e.Error.Message
 }
 
@@ -320,7 +322,7 @@ func TestMessage_ErrorsHaveTheirForm(t *testing.T) {
 	require.Equal(t, 400, r.status)
 	kind, text := r.failure(t)
 	require.Equal(t, []string{"invalid_request_error", "stop_sequences has an empty string"}, []string{kind, text})
-	require.Equal(t, r.header.Get("X-Request-Id"), r.header.Get("Request-Id"))
+	require.NotContains(t, h.get("/livez").header, "Request-Id", "it is Anthropic's")
 	r = h.do("POST", "/v1/messages", `{"model":"none","max_tokens":1,"messages":`+sayHi+`}`, "X-Api-Key", "k")
 	require.Equal(t, 404, r.status)
 	kind, _ = r.failure(t)
@@ -328,6 +330,19 @@ func TestMessage_ErrorsHaveTheirForm(t *testing.T) {
 	r = h.do("GET", "/v1/messages", "", "X-Api-Key", "k")
 	require.Equal(t, 405, r.status)
 	r.failure(t)
+	r = h.do("POST", "/v1/messages/none", "{}", "X-Api-Key", "k")
+	require.Equal(t, 404, r.status)
+	r.failure(t)
+	h = newHost(t, f, limited)
+	r = h.do("POST", "/v1/messages", "{}", "X-Api-Key", "k-boss")
+	require.Equal(t, 403, r.status)
+	r.failure(t)
+	for range 3 {
+		r = h.do("POST", "/v1/messages/count_tokens", "{}", "X-Api-Key", "k-small")
+	}
+	require.Equal(t, 429, r.status)
+	kind, _ = r.failure(t)
+	require.Equal(t, "rate_limit_error", kind)
 
 	h = newHost(t, f, func(o *Options) { o.MaxInFlight, o.MaxBacklog = 1, -1 })
 	f.does(forever)

@@ -57,6 +57,9 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			rec.id = "req-" + strings.ToLower(rand.Text())
 		}
 		w.Header().Set(wire.HeaderRequestID, rec.id)
+		if ofMessages(r) {
+			w.Header().Set(headerAnthropicID, rec.id)
+		}
 		ctx := context.WithValue(r.Context(), recordKey{}, rec)
 		ctx = client.WithRequestID(ctx, rec.id)
 		sw := &statusWriter{ResponseWriter: w}
