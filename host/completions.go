@@ -23,6 +23,9 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 		if e := in.view.mayAsk(req.Model); e != nil {
 			return nil, nil, e
 		}
+		if e := in.view.mayWrite(*req.Model); e != nil {
+			return nil, nil, e
+		}
 		if e := s.mayPin(r.Context(), req.Cache()); e != nil {
 			return nil, nil, e
 		}

@@ -80,6 +80,24 @@ func TestEmbeddings_AreOfLengthOneInBothFormats(t *testing.T) {
 	require.InDeltaSlice(t, []float64{3 / math.Sqrt(10), 1 / math.Sqrt(10)}, numbers, 1e-7, "cut, and of length 1 again")
 }
 
+func TestEmbeddings_CountTokensAndAreNoChats(t *testing.T) {
+	f := newTextStation(t)
+	h := startHost(t, f.srv.URL)
+	h.await(200)
+	require.Equal(t, 200, h.chat().status) // 9 tokens and 2
+	askEmbeddings(t, h, `"input":["a","b"]`)
+	var m map[string]any
+	h.eventually(func() bool {
+		m = h.get("/stats").json(t)["host"].(map[string]any)
+		return m["prompt_tokens"] == 16.
+	})
+	require.Equal(t, 1., m["chats"])
+	require.Equal(t, 2., m["completion_tokens"])
+	page := h.get("/metrics").body
+	require.Contains(t, page, `thoth_tokens_total{kind="prompt"} 16`)
+	require.Contains(t, page, "# HELP thoth_tokens_total Tokens of ended requests by kind: chats, completions, and the prompts of embeddings.")
+}
+
 func TestEmbeddings_RefuseByName(t *testing.T) {
 	f := newTextStation(t)
 	h := startHost(t, f.srv.URL)
@@ -118,6 +136,11 @@ func TestEmbeddings_AnEncoderOffersNothingElse(t *testing.T) {
 	r := h.do("POST", "/v1/chat/completions", body())
 	require.Equal(t, 400, r.status, r.body)
 	require.Contains(t, r.body, "POST /v1/embeddings")
+	r = h.completion(`"a"`)
+	require.Equal(t, 400, r.status, r.body)
+	require.Equal(t, "unsupported_parameter", r.code(t))
+	require.Contains(t, r.body, "POST /v1/embeddings")
+	require.Empty(t, f.got(), "nothing of it reached the station")
 	require.Equal(t, 200, h.get("/v1/models/"+model).status)
 	askEmbeddings(t, h, `"input":"a"`)
 
