@@ -145,15 +145,14 @@ func (s *Server) read(ctx context.Context, v *view, told *echoes, p int, prompt 
 			return err
 		}
 		tokens = len(scored)
-		special := v.model.Special
-		if prompt.Tokens == nil && len(scored) > 0 && special.AddBOS && scored[0].ID == special.BOS {
+		if special := v.model.Special; req.Prompt[p].Tokens == nil && len(scored) > 0 && (special.AddBOS || prompt.Tokens != nil) && scored[0].ID == special.BOS {
 			scored = scored[1:] // the client did not write it
 		}
 		whole := tokens == len(scored)
 		if !send(event{tell: func() { told.scored(p, scored, whole) }}) {
 			return nil
 		}
-	case req.Echo && prompt.Tokens != nil:
+	case req.Echo && req.Prompt[p].Tokens != nil:
 		got, err := s.o.Station.Detokenize(ctx, &wire.DetokenizeRequest{Tokens: prompt.Tokens, Special: true})
 		if err != nil {
 			return err

@@ -223,6 +223,22 @@ func TestCompletion_EchoLeavesOutTheTokenThatBeginsEveryText(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, choices[0].Logprobs.Tokens, "a client's own tokens stay")
 }
 
+func TestCompletion_TheBeginningOfAnEmptyTextIsNotInItsEcho(t *testing.T) {
+	f := newStoreStation(t)
+	f.model.Special.BOS = '^'
+	h := openTextHost(t, f)
+	f.does(writes("ok", 2, wire.ReasonEOG))
+	require.Equal(t, "ok", h.bothTexts(`""`, `"echo":true`)[0].Text)
+	scored := h.bothTexts(`""`, `"echo":true,"logprobs":0`)[0]
+	require.Equal(t, "ok", scored.Text)
+	require.Equal(t, []string{"ok"}, scored.Logprobs.Tokens)
+	require.Equal(t, []int{0}, scored.Logprobs.TextOffset)
+	require.NotNil(t, scored.Logprobs.TokenLogprobs[0], "it has a token before it")
+	require.Equal(t, []int32{'^'}, f.got()[0].Prompt.Tokens)
+	require.Equal(t, "^ok", h.bothTexts(`[94]`, `"echo":true`)[0].Text, "a client's own token stays")
+	require.Equal(t, "^ok", h.bothTexts(`[94]`, `"echo":true,"logprobs":0`)[0].Text)
+}
+
 func TestCompletion_NoAnswerAskedForNoneMade(t *testing.T) {
 	f, h := newTextHost(t)
 	for _, fields := range []string{`"echo":false`, `"echo":true`, `"echo":true,"logprobs":2`} {
