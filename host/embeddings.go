@@ -9,6 +9,8 @@ import (
 	"thoth/host/openai"
 )
 
+const routeEmbeddings = "/v1/embeddings"
+
 // embeddings is POST /v1/embeddings. A request takes one place however many texts
 // it has: the station makes them in turns with those of others.
 func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {

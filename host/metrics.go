@@ -41,7 +41,7 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 		seconds:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "thoth_http_request_seconds", Help: "Time to the end of the answer.", Buckets: timeBuckets}, []string{"route"}),
 		queue:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "thoth_chat_queue_seconds", Help: "Time a chat waits for its place.", Buckets: timeBuckets}),
 		ttft:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "thoth_chat_first_token_seconds", Help: "Time from a chat's arrival to its first token.", Buckets: timeBuckets}),
-		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_tokens_total", Help: "Tokens of ended chats by kind."}, []string{"kind"}),
+		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_tokens_total", Help: "Tokens of ended requests by kind: chats, completions, and the prompts of embeddings."}, []string{"kind"}),
 		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_errors_total", Help: "Errors by code, those inside a stream included."}, []string{"code"}),
 	}
 	m.mu.errors = map[openai.Code]uint64{}
@@ -74,7 +74,9 @@ func (m *metrics) request(route, method string, status int, total time.Duration,
 	if rec.model == "" {
 		return
 	}
-	m.mu.chats++
+	if route != routeEmbeddings {
+		m.mu.chats++
+	}
 	m.mu.prompt += uint64(rec.usage.PromptTokens)
 	m.mu.completion += uint64(rec.usage.CompletionTokens)
 	m.tokens.WithLabelValues("prompt").Add(float64(rec.usage.PromptTokens))

@@ -99,7 +99,7 @@ func (s *Server) document(names []string) *openapi.Document {
 			{Method: http.MethodGet, Path: "/v1/models", ID: "listModels", Tag: "models", Summary: "The served names", Answer: openai.ModelList{}, Errors: errorsOfKeys},
 			{Method: http.MethodGet, Path: "/v1/models/{model}", ID: "getModel", Tag: "models", Summary: "One served name", Parameters: named,
 				Answer: openai.Model{}, Errors: append([]int{404}, errorsOfKeys...)},
-			ask("/v1/embeddings", "createEmbedding", "embeddings", "Vectors of texts", openai.EmbeddingRequest{}, openai.EmbeddingList{}),
+			ask(routeEmbeddings, "createEmbedding", "embeddings", "Vectors of texts", openai.EmbeddingRequest{}, openai.EmbeddingList{}),
 			ask("/tokenize", "tokenize", "text", "The tokens of a text", openai.TokenizeRequest{}, openai.TokenList{}),
 			ask("/detokenize", "detokenize", "text", "The text of tokens", openai.DetokenizeRequest{}, openai.Detokenized{}),
 			template,

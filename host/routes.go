@@ -25,7 +25,7 @@ func (s *Server) routes() http.Handler {
 	model.Post("/v1/completions", s.completions)
 	model.Post(routeMessages, s.messages)
 	model.Post(routeMessages+"/count_tokens", s.countTokens)
-	model.Post("/v1/embeddings", s.embeddings)
+	model.Post(routeEmbeddings, s.embeddings)
 	model.Post("/tokenize", s.tokenize)
 	model.Post("/detokenize", s.detokenize)
 	model.Post("/apply-template", s.applyTemplate)
