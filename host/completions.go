@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -180,18 +181,30 @@ func (s *Server) read(ctx context.Context, v *view, told *echoes, p int, prompt 
 	return nil
 }
 
+// scoreChunk is the number of tokens scored by one call. What it tells of them is a
+// single frame, whose length the client bounds.
+const scoreChunk = 4096
+
 // score evaluates a prompt and gives the log-probability of each of its tokens.
 func (s *Server) score(ctx context.Context, prompt wire.Prompt, top int, send func(event) bool) ([]wire.TokenLogprob, error) {
 	staged, err := s.o.Station.Embed(ctx, &wire.EmbedRequest{Prompt: prompt})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { // also when the client has gone: else the station keeps it until it expires
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_, _ = s.o.Station.KVDelete(ctx, staged.Session, &wire.KVDeleteRequest{})
-	}()
-	frames, err := s.o.Station.ForwardStream(ctx, &wire.ForwardRequest{Session: staged.Session, Logprobs: true, TopLogprobs: top})
+	defer s.forget(ctx, staged.Session)
+	all := make([]wire.TokenLogprob, 0, staged.Staged)
+	for left := staged.Staged; left > 0; left -= scoreChunk {
+		scored, err := s.scoreNext(ctx, &wire.ForwardRequest{Session: staged.Session, Count: min(left, scoreChunk), Logprobs: true, TopLogprobs: top}, send)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, scored...)
+	}
+	return all, nil
+}
+
+func (s *Server) scoreNext(ctx context.Context, q *wire.ForwardRequest, send func(event) bool) ([]wire.TokenLogprob, error) {
+	frames, err := s.o.Station.ForwardStream(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +220,27 @@ func (s *Server) score(ctx context.Context, prompt wire.Prompt, top int, send fu
 			}
 		case f.Forward != nil:
 			return f.Forward.Logprobs, nil
+		}
+	}
+}
+
+// forget ends a session at the station, also when the client has gone: else it is
+// kept until it expires. A call broken off may still be using it for a moment.
+func (s *Server) forget(ctx context.Context, session string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	pause := 25 * time.Millisecond
+	for {
+		_, err := s.o.Station.KVDelete(ctx, session, &wire.KVDeleteRequest{})
+		var e *wire.Error
+		if !errors.As(err, &e) || e.Code != wire.CodeBusy {
+			return
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 2
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -221,6 +223,38 @@ func TestCompletion_EchoLeavesOutTheTokenThatBeginsEveryText(t *testing.T) {
 	require.NotNil(t, choices[0].Logprobs.TokenLogprobs[0], "it has a token before it")
 	choices = h.completion(`[97,98]`, `"echo":true,"logprobs":0,"max_tokens":0`).texts(t)
 	require.Equal(t, []string{"a", "b"}, choices[0].Logprobs.Tokens, "a client's own tokens stay")
+}
+
+// What the station tells of all tokens of a long prompt would be a line too long for
+// its client.
+func TestCompletion_ALongPromptIsScoredInParts(t *testing.T) {
+	f, h := newTextHost(t)
+	l := h.completion(`"`+strings.Repeat("abcde", 2000)+`"`, `"echo":true,"logprobs":1,"max_tokens":0`).texts(t)[0].Logprobs
+	f.mu.Lock()
+	require.Equal(t, []int{4096, 4096, 1808}, f.counts)
+	f.mu.Unlock()
+	require.Len(t, l.Tokens, 10000)
+	for i := range l.Tokens {
+		require.Equal(t, string("abcde"[i%5]), l.Tokens[i], i)
+		require.Equal(t, i, l.TextOffset[i])
+		require.Equal(t, i == 0, l.TokenLogprobs[i] == nil, i)
+	}
+}
+
+// A station learns of a broken-off call a moment after the client, and deletes no
+// session in use.
+func TestCompletion_ABusySessionIsDeletedLater(t *testing.T) {
+	f := newFaultStation(t)
+	h := startHost(t, f.srv.URL, func(o *Options) { o.LiquidMemory = false })
+	h.await(200)
+	f.took()
+	f.fault(pathDelete, func(w http.ResponseWriter, r *http.Request) {
+		f.fault(pathDelete, nil)
+		_, _ = io.Copy(io.Discard, r.Body)
+		(&frames{w}).refuse(&wire.Error{Code: wire.CodeBusy, Message: "busy"})
+	})
+	h.completion(`"abc"`, `"echo":true,"logprobs":1,"max_tokens":0`).texts(t)
+	require.Equal(t, []string{"/embed", "/forward", "/kv-session/delete s-0", "/kv-session/delete s-0"}, f.took())
 }
 
 func TestCompletion_TheBeginningOfAnEmptyTextIsNotInItsEcho(t *testing.T) {

@@ -32,6 +32,7 @@ type storeStation struct {
 	refusal  *wire.Error         // of every /kv-session call, when set
 	sessions map[string]int      // tokens, by id
 	staged   []int32             // by the last call
+	counts   []int               // of the calls that evaluated a part of it
 	special  map[string]bool     // texts that are one token, where they may be
 	loads    []wire.KVLoadRequest
 	saves    []wire.KVSaveRequest
@@ -101,15 +102,24 @@ func (f *storeStation) serve(w http.ResponseWriter, r *http.Request) {
 	case wire.RouteEmbed:
 		tokens := bytesOf(read[wire.EmbedRequest](f, r).Prompt)
 		id := fmt.Sprintf("s-%d", len(f.sessions))
-		f.sessions[id], f.staged = len(tokens), tokens
+		f.sessions[id], f.staged, f.counts = len(tokens), tokens, nil
 		answer(wire.EmbedResponse{Session: id, Tokens: tokens, Staged: len(tokens)})
 	case wire.RouteForward:
 		q := read[wire.ForwardRequest](f, r)
 		n := f.sessions[q.Session]
 		done := &wire.ForwardResponse{Session: q.Session, Position: n, Evaluated: n - f.load.Position}
+		from, to := 0, n
+		if q.Count > 0 {
+			for _, c := range f.counts {
+				from += c
+			}
+			to = from + q.Count
+			f.counts = append(f.counts, q.Count)
+			done.Position, done.Evaluated, done.Remaining = to, q.Count, n-to
+		}
 		for i, token := range f.staged {
-			if !q.Logprobs {
-				break
+			if !q.Logprobs || i < from || i >= to {
+				continue
 			}
 			lp := wire.TokenLogprob{ID: token, Bytes: []byte{byte(token)}}
 			if i > 0 {
