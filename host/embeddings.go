@@ -25,9 +25,7 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, e)
 		return
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
-	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
-	writeJSON(w, http.StatusOK, list)
+	s.send(w, list)
 }
 
 // embed says all that is wrong with a request before it waits for a place.

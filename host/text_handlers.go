@@ -76,7 +76,8 @@ func (s *Server) applyTemplate(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer is a request that needs no place: reply makes its answer at once. Its
-// body counts until then.
+// body counts until then, and no longer: clients that read slowly would take the
+// room of all others.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, reply func(context.Context, *intake) (any, *openai.Error)) {
 	h := &hold{budget: &s.bodies}
 	defer h.release()
@@ -85,13 +86,28 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, reply func(conte
 		fail(w, r, e)
 		return
 	}
-	ctx, done := s.stationCall(r.Context())
-	defer done()
-	v, e := reply(ctx, in)
+	v, e := s.replied(r.Context(), in, reply)
+	h.release()
 	if e != nil {
 		fail(w, r, e)
 		return
 	}
+	s.send(w, v)
+}
+
+// replied ends the call of the station with its reply: no station is to be
+// suspected because a client reads slowly.
+func (s *Server) replied(parent context.Context, in *intake, reply func(context.Context, *intake) (any, *openai.Error)) (any, *openai.Error) {
+	ctx, done := s.stationCall(parent)
+	defer done()
+	return reply(ctx, in)
+}
+
+// send writes a whole answer, for as long as a client may take to read it.
+func (s *Server) send(w http.ResponseWriter, v any) {
+	c := http.NewResponseController(w)
+	_ = c.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
+	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
 	writeJSON(w, http.StatusOK, v)
 }
 

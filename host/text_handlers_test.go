@@ -2,6 +2,9 @@ package host
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -9,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -168,4 +172,31 @@ func TestText_WithoutAStationIsA503(t *testing.T) {
 	}
 	h.Server.draining.Store(true)
 	require.Equal(t, "draining", h.do("POST", "/tokenize", `{"content":"a"}`).code(t))
+}
+
+func TestText_AClientThatDoesNotReadHoldsNoBody(t *testing.T) {
+	big := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 16<<20) + `"}]}` // more than sockets take
+	ask := func(timeout time.Duration) *testHost {
+		h := newHost(t, newFakeStation(t), func(o *Options) { o.BodyLimit, o.WriteTimeout = 32<<20, timeout })
+		conn, err := net.Dial("tcp", strings.TrimPrefix(h.base, "http://"))
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
+		_, err = fmt.Fprintf(conn, "POST /apply-template HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(big), big)
+		require.NoError(t, err)
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+		status := make([]byte, len("HTTP/1.1 200"))
+		_, err = io.ReadFull(conn, status)
+		require.NoError(t, err)
+		require.Equal(t, "HTTP/1.1 200", string(status))
+		return h
+	}
+	ended := func(h *testHost) bool { return strings.Contains(h.logs.String(), "/apply-template") }
+
+	h := ask(time.Hour)
+	require.Zero(t, h.bodies.held())
+	require.False(t, ended(h), "the answer is still being written")
+
+	h = ask(100 * time.Millisecond)
+	h.eventually(func() bool { return ended(h) })
 }
