@@ -227,6 +227,28 @@ func TestLife_SilenceBetweenTokensEndsTheStream(t *testing.T) {
 	h.eventually(func() bool { return f.running() == 0 })
 }
 
+// One prompt's tokens say nothing of another prompt, which may be long.
+func TestLife_APromptBehindAnotherHasThePrefillsTime(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, func(o *Options) { o.TokenTimeout = 50 * time.Millisecond })
+	f.does(func(ctx context.Context, q *wire.GenerateRequest, out *frames) {
+		if q.Prompt.Segments[0].Text == "slow" {
+			out.send(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{Queue: 1}})
+			select {
+			case <-time.After(250 * time.Millisecond):
+			case <-ctx.Done():
+				return
+			}
+		}
+		hello(ctx, q, out)
+	})
+	for _, c := range h.bothTexts(`["fast","slow"]`) {
+		require.Equal(t, "Hello there", c.Text)
+	}
+	f.does(func(ctx context.Context, _ *wire.GenerateRequest, out *frames) { out.text("one"); <-ctx.Done() })
+	require.Equal(t, 504, h.completion(`["a","b"]`).status, "all have begun")
+}
+
 func TestLife_PingsFillSilenceAlsoWhileQueued(t *testing.T) {
 	f := newFakeStation(t)
 	h := newHost(t, f, func(o *Options) { o.MaxInFlight, o.PingInterval = 1, 20*time.Millisecond })

@@ -151,6 +151,7 @@ func (s *Server) feed(ctx context.Context, j *job, events <-chan event, ping *pu
 	silence := time.NewTimer(s.o.PrefillTimeout)
 	defer silence.Stop()
 	limit := s.o.PrefillTimeout
+	begun, waiting := make([]bool, len(j.calls)), len(j.calls) // choices with a token or their end, and those without
 	s.open(j, out)
 	choices := j.choices
 	if raw := choices[0].raw; raw != nil {
@@ -198,6 +199,12 @@ func (s *Server) feed(ctx context.Context, j *job, events <-chan event, ping *pu
 		case wire.FrameText, wire.FrameDone:
 			if j.rec.ttft == 0 {
 				j.rec.ttft = time.Since(j.rec.arrived)
+			}
+			if !begun[ev.choice] {
+				begun[ev.choice] = true
+				waiting--
+			}
+			if waiting == 0 { // until then a prompt may be at its prefill, or behind others
 				limit = s.o.TokenTimeout
 			}
 		}
