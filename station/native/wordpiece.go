@@ -87,9 +87,11 @@ func words(text string) []string {
 	}
 	for _, r := range norm.NFD.String(strings.ToValidUTF8(text, "\ufffd")) {
 		switch {
-		case r == '\t' || r == '\n' || r == '\r' || unicode.IsSpace(r):
+		case r == '\t' || r == '\n' || r == '\r':
 			end()
-		case r == 0 || r == utf8.RuneError || unicode.In(r, unicode.C) || unicode.Is(unicode.Mn, r):
+		case r == utf8.RuneError || unicode.Is(unicode.C, r) || unicode.Is(unicode.Mn, r): // also \f, \v and U+0085, before they count as white space
+		case unicode.IsSpace(r):
+			end()
 		case punctuation(r) || chinese(r):
 			end()
 			out = append(out, string(r))

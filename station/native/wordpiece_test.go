@@ -18,6 +18,7 @@ func TestWords_AreThoseOfBERT(t *testing.T) {
 		"我喜欢a茶":                       {"我", "喜", "欢", "a", "茶"},
 		"한":                           {"\u1112\u1161\u11ab"},
 		"a\u200db\u0000c\u0007":       {"abc"},
+		"a\x0cb\x0bc\u0085d e\rf":     {"abcd", "e", "f"}, // controls go before white space is looked for
 		"x^2=$5~":                     {"x", "^", "2", "=", "$", "5", "~"},
 		"❤\ufe0f 🍕":                   {"❤", "🍕"},
 		"\u3000wide\u00a0space":       {"wide", "space"},
