@@ -28,6 +28,7 @@ using rows::more;
 constexpr float ninf = -std::numeric_limits<float>::infinity();
 constexpr int greedy_tries = 64;          // best tokens a grammar is asked about first
 constexpr int redraws = 8;                // single refusals before the whole row is masked
+constexpr float least_temperature = 1e-6f; // below, a draw is the best token, and 1/temperature may be infinite
 constexpr double typical_left_out = 1e-6; // mass typical sampling may not see: its order needs no exact tail
 
 // patch writes into a row for the length of one draw. The row is the engine's
@@ -78,7 +79,7 @@ class draw {
         if (rows::max(row, n) == ninf) {
             return end_token(); // bias and no_eog left nothing
         }
-        if (s.p.temperature <= 0) {
+        if (s.p.temperature < least_temperature) {
             return greedy();
         }
         return s.truncates() ? from_set() : from_row();

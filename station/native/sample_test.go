@@ -174,6 +174,24 @@ func TestSample_GreedyTakesTheLowestOfEquals(t *testing.T) {
 	}
 }
 
+func TestSample_TinyTemperatureIsGreedy(t *testing.T) {
+	e, h := modelRow(t)
+	best := draws(t, e, h, plain(), nil, 1)[0]
+	for _, temperature := range []float32{math.SmallestNonzeroFloat32, 1e-39, 1e-30, 1e-7} {
+		for name, change := range map[string]func(*engine.SamplerParams){
+			"row":   func(*engine.SamplerParams) {},
+			"top_k": func(p *engine.SamplerParams) { p.TopK = 40 },
+			"top_p": func(p *engine.SamplerParams) { p.TopP = 0.95 },
+		} {
+			p := hot(temperature)
+			change(&p)
+			for _, tok := range draws(t, e, h, p, nil, 5) {
+				require.Equal(t, best, tok, "%s at %g", name, temperature)
+			}
+		}
+	}
+}
+
 func TestSample_SeedDecides(t *testing.T) {
 	e, h := modelRow(t)
 	p := hot(1.5)
