@@ -78,8 +78,9 @@ int pooled_decode(void *arg, station_error *err) {
 } // namespace
 
 extern "C" station_embedder *station_embed_new(station_engine *e, const station_embed_params *p, station_error *err) {
-    auto *m = new station_embedder;
+    station_embedder *m = nullptr;
     try {
+        m = new station_embedder;
         station_log_forget();
         llama_context_params cp = llama_context_default_params();
         cp.n_ctx = p->tokens;
