@@ -21,6 +21,7 @@ struct invalid : std::runtime_error {
 
 constexpr int max_depth = 128;         // of parentheses: they are read by recursion
 constexpr int max_repeat = 1 << 16;    // of one repetition
+constexpr size_t max_name = 256;       // bytes of a rule's name
 constexpr size_t max_items = 1 << 19;  // of all rules, repetitions written out
 
 struct range {
@@ -82,9 +83,9 @@ class rules {
 // parse reads a grammar; invalid says what is wrong and in which line.
 rules parse(const std::string &text);
 
-// check refuses rules that no reading from left to right comes to the end of:
-// a rule that calls itself before anything was read, with more to come after.
-// names are the rules' own, for the message.
-void check_left_recursion(const rules &g, const std::vector<std::string> &names);
+// left_recursive gives a rule that no reading from left to right comes to the
+// end of, or -1: one that calls itself before anything was read, with more to
+// come after.
+int32_t left_recursive(const rules &g);
 
 } // namespace gbnf

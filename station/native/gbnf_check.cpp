@@ -108,7 +108,7 @@ std::vector<int32_t> components(const std::vector<std::vector<start>> &starts) {
 
 } // namespace
 
-void check_left_recursion(const rules &g, const std::vector<std::string> &names) {
+int32_t left_recursive(const rules &g) {
     std::vector<bool> empty = empties(g);
     std::vector<std::vector<start>> starts(g.all.size());
     for (size_t r = 0; r < g.all.size(); r++) {
@@ -126,10 +126,11 @@ void check_left_recursion(const rules &g, const std::vector<std::string> &names)
     for (size_t r = 0; r < starts.size(); r++) {
         for (const start &s : starts[r]) {
             if (s.grows && component[r] == component[(size_t) s.rule]) {
-                throw invalid("the rule " + names[r] + " is left-recursive: it begins with itself");
+                return (int32_t) r;
             }
         }
     }
+    return -1;
 }
 
 } // namespace gbnf

@@ -17,7 +17,8 @@ class parser {
     size_t items = 0; // as max_items counts
     rules out;
     std::unordered_map<std::string, int32_t> ids;
-    std::vector<std::string> names; // of rules; those made here are named after the one they are in
+    std::vector<std::string> names; // of the rules that have one
+    std::vector<int32_t> in_name;   // by rule: its name, or that of the rule it is written in
 
   public:
     explicit parser(const std::string &text) : src(text) {}
@@ -29,7 +30,7 @@ class parser {
         }
         for (size_t r = 0; r < out.all.size(); r++) {
             if (!out.all[r].defined) {
-                throw invalid("the rule " + names[r] + " is used and not defined");
+                throw invalid("the rule " + name_of((int32_t) r) + " is used and not defined");
             }
         }
         auto root = ids.find("root");
@@ -37,7 +38,10 @@ class parser {
             throw invalid("there is no rule named root");
         }
         out.root = root->second;
-        check_left_recursion(out, names);
+        int32_t left = left_recursive(out);
+        if (left >= 0) {
+            throw invalid("the rule " + name_of(left) + " is left-recursive: it begins with itself");
+        }
         return std::move(out);
     }
 
@@ -74,20 +78,30 @@ class parser {
         if (pos == from) {
             fail("want the name of a rule: letters, digits and dashes");
         }
+        if (pos - from > max_name) {
+            fail("the name of a rule has more than " + std::to_string(max_name) + " bytes: " + src.substr(from, 32) + "...");
+        }
         return src.substr(from, pos - from);
     }
 
+    const std::string &name_of(int32_t rule) const { return names[(size_t) in_name[(size_t) rule]]; }
+
     // --- rules ---
 
-    int32_t made(const std::string &named) {
-        names.push_back(named);
+    // made gives a new rule, called as number in of names.
+    int32_t made(int32_t in) {
+        in_name.push_back(in);
         out.all.emplace_back();
         return (int32_t) out.all.size() - 1;
     }
 
     int32_t id(const std::string &named) {
         auto it = ids.find(named);
-        return it != ids.end() ? it->second : ids[named] = made(named);
+        if (it != ids.end()) {
+            return it->second;
+        }
+        names.push_back(named);
+        return ids[named] = made((int32_t) names.size() - 1);
     }
 
     void charge(size_t n) {
@@ -122,14 +136,14 @@ class parser {
         }
         pos += 3;
         blank(true);
-        define(rule, alternatives(named, 0));
+        define(rule, alternatives(in_name[(size_t) rule], 0));
         if (pos < src.size() && peek() != '\n' && peek() != '\r') {
             fail(std::string("want the end of the line, not ") + peek());
         }
         blank(true);
     }
 
-    std::vector<sequence> alternatives(const std::string &in, int depth) {
+    std::vector<sequence> alternatives(int32_t in, int depth) {
         std::vector<sequence> all{one(in, depth)};
         while (peek() == '|') {
             pos++;
@@ -140,7 +154,7 @@ class parser {
     }
 
     // one reads a sequence of symbols.
-    sequence one(const std::string &in, int depth) {
+    sequence one(int32_t in, int depth) {
         sequence s;
         size_t last = 0; // where the symbol begins that a repetition repeats
         bool any = false;
@@ -180,7 +194,7 @@ class parser {
         }
     }
 
-    int32_t group(const std::string &in, int depth) {
+    int32_t group(int32_t in, int depth) {
         if (depth > max_depth) {
             fail("parentheses are nested deeper than " + std::to_string(max_depth));
         }
@@ -195,7 +209,7 @@ class parser {
         return rules::reference(rule);
     }
 
-    void repetition(sequence &s, size_t last, const std::string &in) {
+    void repetition(sequence &s, size_t last, int32_t in) {
         int32_t least = 0, most = -1;
         char c = src[pos++];
         switch (c) {

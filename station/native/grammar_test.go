@@ -96,6 +96,7 @@ func TestNewSampler_BadGrammar(t *testing.T) {
 		"hidden":         "root ::= x root \"b\" | \"c\"\nx ::= \"a\"?",
 		"never ready":    "root ::= (ws root)* \"x\"\nws ::= \" \"*",
 		"ways":           `root ::= (([a-z]?){0,1000}){0,1000}`,
+		"name":           "root ::= \"x\"\n" + strings.Repeat("A", 250000) + ` ::= "a"{0,65536}`, // once copied to each step
 		"NUL":            "root ::= \"a\x00\"",
 		"long":           `root ::= "` + strings.Repeat("a", maxGrammar) + `"`,
 	} {
