@@ -103,6 +103,8 @@ func TestGrammar_WhatTheEngineCannotBearIsRefused(t *testing.T) {
 		{"undefined rule", "root ::= \"a\" |\n thing\n", "line 2: the rule thing is not defined"},
 		{"twice", "root ::= \"a\"\n\nroot ::= \"b\"\n", "line 3: the rule root is defined already, in line 1"},
 		{"underscore", "root ::= a_b\n", "line 1: expected the end of the rule but found '_'"},
+		{"long name", "root ::= \"x\"\n" + strings.Repeat("A", 257) + ` ::= "a"`, "line 2: the name of a rule has more than 256 bytes: " + strings.Repeat("A", 32) + "..."},
+		{"long name used", "root ::= " + strings.Repeat("A", 257), "line 1: the name of a rule has more than 256 bytes: " + strings.Repeat("A", 32) + "..."},
 		{"bar first", "root ::= \"a\"\n| \"b\"\n", `line 2: a line cannot begin with "|": end the line before with it, or use parentheses`},
 		{"open literal", "root ::= \"a\n", `line 1: a literal lacks its closing "`},
 		{"open class", "root ::= [a-", `line 1: a class lacks its closing ]`},

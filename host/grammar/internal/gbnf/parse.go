@@ -6,6 +6,9 @@ import (
 	"unicode/utf8"
 )
 
+// maxName bounds the bytes of a rule's name, as the engine does.
+const maxName = 256
+
 // Limits bound a grammar. All must be set.
 type Limits struct {
 	Repeat   int // the largest count of a repetition
@@ -136,7 +139,10 @@ func (p *parser) rule() *Error {
 	if p.at("|") {
 		return p.fail(`a line cannot begin with "|": end the line before with it, or use parentheses`)
 	}
-	name := p.name()
+	name, err := p.name()
+	if err != nil {
+		return err
+	}
 	if name == "" {
 		return p.unexpected("a rule's name, of letters, digits and -,")
 	}
@@ -214,7 +220,11 @@ func (p *parser) sequence(name string, depth int) ([]element, *Error) {
 			seq, last = append(seq, p.group(name, line, alts)), before
 		case isWord(c):
 			line := p.line(at)
-			seq, last = append(seq, element{ref: p.id(p.name(), line)}), before
+			name, err := p.name()
+			if err != nil {
+				return nil, err
+			}
+			seq, last = append(seq, element{ref: p.id(name, line)}), before
 		case strings.IndexByte("*+?{", c) >= 0:
 			least, most, err := p.counts()
 			if err != nil {

@@ -145,12 +145,16 @@ func (p *parser) char() (rune, *Error) {
 	return rune(v), nil
 }
 
-func (p *parser) name() string {
+// name reads a name, or nothing where none begins.
+func (p *parser) name() (string, *Error) {
 	at := p.pos
 	for p.pos < len(p.src) && isWord(p.src[p.pos]) {
 		p.pos++
 	}
-	return p.src[at:p.pos]
+	if p.pos-at > maxName {
+		return "", p.fail("the name of a rule has more than %d bytes: %.32s...", maxName, p.src[at:p.pos])
+	}
+	return p.src[at:p.pos], nil
 }
 
 // space skips blanks and comments, and line ends where a rule may go on.
