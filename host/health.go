@@ -92,16 +92,18 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 }
 
 // hostStats answers /stats: the host's numbers, and the station's when it gives
-// them soon. What is stored, and how often it is used, is for admins as in
-// /liquid: watched closely, it tells what the clients of other keys do.
+// them soon. With keys in use, sums over all of them and the station's numbers are
+// null for keys other than admins': watched closely, they tell what the clients of
+// other keys do. What is stored, and how often it is used, is for admins alone, as
+// in /liquid.
 type hostStats struct {
 	Host struct {
 		UptimeSeconds    float64           `json:"uptime_seconds"`
 		InFlight         int               `json:"in_flight"`
 		Waiting          int               `json:"waiting"`
-		Chats            uint64            `json:"chats"`
-		PromptTokens     uint64            `json:"prompt_tokens"`
-		CompletionTokens uint64            `json:"completion_tokens"`
+		Chats            *uint64           `json:"chats"`
+		PromptTokens     *uint64           `json:"prompt_tokens"`
+		CompletionTokens *uint64           `json:"completion_tokens"`
 		Errors           map[string]uint64 `json:"errors"` // by code
 	} `json:"host"`
 	Keys         []keyStats  `json:"keys,omitempty"` // for admins those of all keys, else the caller's own
@@ -115,18 +117,26 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	var out hostStats
 	out.Host.UptimeSeconds = time.Since(s.started).Seconds()
 	out.Host.InFlight, out.Host.Waiting = s.admission.counts()
-	s.metrics.stats(&out)
+	all := s.seesAll(r)
+	s.metrics.stats(&out, all)
 	out.Keys = s.keys.stats(callerOf(r.Context()), time.Now())
-	ctx, cancel := context.WithTimeout(r.Context(), statsTimeout)
+	if all {
+		s.stationStats(r.Context(), &out)
+	}
+	writeJSON(w, http.StatusOK, out)
+}
+
+// stationStats fills the station's part of /stats.
+func (s *Server) stationStats(parent context.Context, out *hostStats) {
+	ctx, cancel := context.WithTimeout(parent, statsTimeout)
 	defer cancel()
 	st, err := s.o.Station.Stats(ctx)
 	if err != nil {
 		out.StationError = openai.FromWire(err).Message
-	} else {
-		if !callerOf(r.Context()).may(ScopeAdmin) {
-			st.KV = nil
-		}
-		out.Station = st
+		return
 	}
-	writeJSON(w, http.StatusOK, out)
+	if !callerOf(parent).may(ScopeAdmin) {
+		st.KV = nil
+	}
+	out.Station = st
 }

@@ -17,7 +17,7 @@ import (
 // KeyScope is what a key may be used for.
 type KeyScope string
 
-// The scopes. Every key may list the models and look at the server's numbers.
+// The scopes. Every key may list the models and look at its own numbers.
 const (
 	ScopeInference KeyScope = "inference" // whatever asks the model
 	ScopeAdmin     KeyScope = "admin"     // /liquid, the numbers of all keys, pinning

@@ -75,15 +75,18 @@ func (r keyring) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// getMetrics is GET /metrics. The numbers of keys are a registry of their own,
-// which only admins get: they tell what the clients of other keys do.
+// seesAll tells whether a caller may see numbers that tell what the clients of
+// other keys do. Where no keys are in use everybody may.
+func (s *Server) seesAll(r *http.Request) bool {
+	return !s.keys.used() || callerOf(r.Context()).may(ScopeAdmin)
+}
+
+// getMetrics is GET /metrics.
 func (s *Server) getMetrics() http.HandlerFunc {
 	common := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{Registry: s.metrics.registry})
-	keys := prometheus.NewRegistry()
-	keys.MustRegister(s.keys)
-	all := promhttp.HandlerFor(prometheus.Gatherers{s.metrics.registry, keys}, promhttp.HandlerOpts{Registry: s.metrics.registry})
+	all := promhttp.HandlerFor(prometheus.Gatherers{s.metrics.registry, s.metrics.sums}, promhttp.HandlerOpts{Registry: s.metrics.registry})
 	return func(w http.ResponseWriter, r *http.Request) {
-		if callerOf(r.Context()).may(ScopeAdmin) {
+		if s.seesAll(r) {
 			all.ServeHTTP(w, r)
 			return
 		}

@@ -306,12 +306,13 @@ func TestLiquid_OnlyAdminsSeeInNumbersWhatOthersStore(t *testing.T) {
 		name   string
 		change []func(*Options)
 		asks   string
-		shown  bool
+		shown  bool // what is stored
+		sums   bool // over all keys
 	}{
-		{"an admin", []func(*Options){both}, "root", true},
-		{"another key", []func(*Options){both}, "bob", false},
-		{"keys without an admin", []func(*Options){keyed}, "bob", false},
-		{"no keys", nil, "", false},
+		{"an admin", []func(*Options){both}, "root", true, true},
+		{"another key", []func(*Options){both}, "bob", false, false},
+		{"keys without an admin", []func(*Options){keyed}, "bob", false, false},
+		{"no keys", nil, "", false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newStoreStation(t)
@@ -321,8 +322,19 @@ func TestLiquid_OnlyAdminsSeeInNumbersWhatOthersStore(t *testing.T) {
 			require.Equal(t, 200, r.status, r.body)
 			r = h.get("/stats", "Authorization", "Bearer "+c.asks)
 			require.Equal(t, 200, r.status, r.body)
-			numbers := r.json(t)["station"].(map[string]any)
-			require.Equal(t, 7., numbers["steps"], "the rest is for all")
+			host := r.json(t)["host"].(map[string]any)
+			require.Contains(t, host, "in_flight")
+			numbers, _ := r.json(t)["station"].(map[string]any)
+			if c.sums {
+				require.Equal(t, 7., numbers["steps"])
+				require.IsType(t, 0., host["prompt_tokens"])
+			} else {
+				require.Nil(t, numbers)
+				require.NotContains(t, r.body, "station_error")
+			}
+			for _, name := range []string{"chats", "prompt_tokens", "completion_tokens"} {
+				require.Equal(t, c.sums, host[name] != nil, name)
+			}
 			if c.shown {
 				require.Equal(t, 11., numbers["kv"].(map[string]any)["warm"].(map[string]any)["blocks"])
 			} else {
@@ -336,8 +348,14 @@ func TestLiquid_OnlyAdminsSeeInNumbersWhatOthersStore(t *testing.T) {
 					require.NotContains(t, page, scope)
 				}
 			}
+			h.eventually(func() bool { return strings.Contains(h.logs.String(), "/v1/chat/completions") }) // it is counted
+			page := h.get("/metrics", "Authorization", "Bearer "+c.asks).body
+			require.Contains(t, page, "thoth_http_requests_total{")
+			for _, name := range []string{"thoth_tokens_total{", "thoth_liquid_requests_total{", "thoth_liquid_tokens_total{"} {
+				require.Equal(t, c.sums, strings.Contains(page, name), name)
+			}
 			labels := regexp.MustCompile(`(?m)^thoth_liquid_\w+\{(\w+)=`)
-			for _, m := range labels.FindAllStringSubmatch(h.get("/metrics", "Authorization", "Bearer "+c.asks).body, -1) {
+			for _, m := range labels.FindAllStringSubmatch(page, -1) {
 				require.Contains(t, []string{"outcome", "reason", "kind", "le"}, m[1])
 			}
 		})

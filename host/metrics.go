@@ -12,10 +12,12 @@ import (
 	"thoth/host/openai"
 )
 
-// metrics are the host's numbers, in a registry of its own so that two servers
-// may live in one process.
+// metrics are the host's numbers, in registries of their own so that two servers may
+// live in one process. Those of sums have what all requests used: with keys in use
+// the difference of two looks is what somebody else asked, so they are for admins.
 type metrics struct {
 	registry *prometheus.Registry
+	sums     *prometheus.Registry
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	queue    prometheus.Histogram
@@ -37,6 +39,7 @@ var timeBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30
 func newMetrics(a *admission, ready func() bool) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
+		sums:     prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_http_requests_total", Help: "Requests by route, method and status."}, []string{"route", "method", "status"}),
 		seconds:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "thoth_http_request_seconds", Help: "Time to the end of the answer.", Buckets: timeBuckets}, []string{"route"}),
 		queue:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "thoth_chat_queue_seconds", Help: "Time a chat waits for its place.", Buckets: timeBuckets}),
@@ -48,7 +51,7 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.queue, m.ttft, m.tokens, m.errors,
+	m.registry.MustRegister(m.requests, m.seconds, m.queue, m.ttft, m.errors,
 		gauge("thoth_in_flight", "Answers in flight; each choice counts.", func() float64 { n, _ := a.counts(); return float64(n) }),
 		gauge("thoth_waiting", "Requests waiting for a place.", func() float64 { _, n := a.counts(); return float64(n) }),
 		gauge("thoth_ready", "1 when chats are served.", func() float64 {
@@ -58,6 +61,7 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 			return 0
 		}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.sums.MustRegister(m.tokens)
 	return m
 }
 
@@ -87,11 +91,14 @@ func (m *metrics) request(route, method string, status int, total time.Duration,
 	}
 }
 
-// stats fills the host's part of /stats.
-func (m *metrics) stats(out *hostStats) {
+// stats fills the host's part of /stats, with sums where the caller may see them.
+func (m *metrics) stats(out *hostStats, sums bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out.Host.Chats, out.Host.PromptTokens, out.Host.CompletionTokens = m.mu.chats, m.mu.prompt, m.mu.completion
+	if sums {
+		chats, prompt, completion := m.mu.chats, m.mu.prompt, m.mu.completion
+		out.Host.Chats, out.Host.PromptTokens, out.Host.CompletionTokens = &chats, &prompt, &completion
+	}
 	out.Host.Errors = make(map[string]uint64, len(m.mu.errors))
 	for code, n := range m.mu.errors {
 		out.Host.Errors[string(code)] = n

@@ -59,7 +59,7 @@ func New(o Options) (*Server, error) {
 	s.grammars = grammar.NewCache(o.GrammarCache)
 	s.admission = newAdmission(o.MaxInFlight, o.MaxBacklog)
 	s.metrics = newMetrics(s.admission, func() bool { return s.station.current().ready() && !s.draining.Load() })
-	s.metrics.registry.MustRegister(s.memory)
+	s.metrics.sums.MustRegister(s.memory, s.keys)
 	s.hardStop, s.stopHard = context.WithCancelCause(context.Background())
 	s.http = &http.Server{
 		Handler:           s.routes(),
