@@ -63,6 +63,14 @@ func (s *Server) embed(parent context.Context, in *intake) (*openai.EmbeddingLis
 	defer silence.Stop()
 	got, err := s.o.Station.Vectors(ctx, req.Wire())
 	if err != nil {
+		if parent.Err() != nil { // the client has gone, and the station has not told what it had made
+			for _, text := range req.Texts {
+				rec.spent.PromptTokens += guessed(text)
+			}
+			for _, tokens := range req.Tokens {
+				rec.spent.PromptTokens += len(tokens)
+			}
+		}
 		return nil, s.vectorsError(ctx, err)
 	}
 	list, e := openai.NewEmbeddingList(req, in.view.names[0], got)

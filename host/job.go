@@ -70,7 +70,22 @@ type job struct {
 	choices  []choice
 	ended    []*wire.Done // by choice; nil until it has ended
 	left     int          // choices that have not ended
+	charged  []charged    // by prompt
 }
+
+// charged is what a prompt costs its key were the request broken off now.
+type charged struct {
+	tokens int
+	length int  // of the prompt, as far as the station has told; 0: it has not
+	begun  bool // an answer to it
+}
+
+// bytesPerToken is for prompts whose length in tokens is not told in time: about
+// that of English text, so that a guess is rather too low for others.
+const bytesPerToken = 4
+
+// guessed is how many tokens a text may have.
+func guessed(text string) int { return (len(text) + bytesPerToken - 1) / bytesPerToken }
 
 // serve runs the job that prepare makes of a request: all that needs no place is
 // done there, so that everything wrong with a request is said before it waits.
@@ -176,6 +191,46 @@ func (s *Server) newJob(ctx context.Context, in *intake, stream bool, n int) *jo
 	rec.model, rec.stream = in.view.names[0], stream
 	return &job{rec: rec, view: in.view, body: in.hold, prompts: 1, calls: make([]liquid.Request, n), outcomes: make([]*liquid.Outcome, n),
 		ended: make([]*wire.Done, n), left: n}
+}
+
+// charge sets what the prompt of a choice costs. A prompt counts once, and every
+// one counts.
+func (j *job) charge(choice, tokens int) {
+	c := j.chargeOf(choice)
+	j.rec.spent.PromptTokens += tokens - c.tokens
+	c.tokens = tokens
+}
+
+func (j *job) chargeOf(choice int) *charged {
+	if j.charged == nil {
+		j.charged = make([]charged, j.prompts)
+	}
+	return &j.charged[choice*j.prompts/len(j.calls)]
+}
+
+// progress charges what the station has evaluated of a choice's prompt.
+func (j *job) progress(choice int, p *wire.Progress) {
+	c := j.chargeOf(choice)
+	c.length = max(c.length, p.Total)
+	j.charge(choice, max(c.tokens, p.Position))
+}
+
+// begun charges the whole prompt of a choice whose first token is there, as far as
+// its length is known.
+func (j *job) begun(choice int) {
+	c := j.chargeOf(choice)
+	c.begun = true
+	j.charge(choice, max(c.tokens, c.length))
+}
+
+// brokenOff charges a guess for prompts that were answered and of which the station
+// has told nothing: it tells of what it evaluates, and all of these was restored.
+func (j *job) brokenOff() {
+	for i := range j.calls {
+		if c, q := j.chargeOf(i), j.calls[i].Generate; c.begun && c.tokens == 0 && q != nil {
+			j.charge(i, len(q.Prompt.Tokens)+guessed(text(q.Prompt.Segments)))
+		}
+	}
 }
 
 // named gives an error the name that the job's endpoint has for its parameter.

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/liquid"
 	"thoth/station/wire"
 )
 
@@ -143,6 +145,94 @@ func TestKeys_ConcurrencyIsGivenBackWhenTheClientGoes(t *testing.T) {
 		k := h.get("/stats", "Authorization", "Bearer k-small").json(t)["keys"].([]any)[0].(map[string]any)
 		return k["in_flight"] == 0. && k["completion_tokens"].(float64) > 5 // those of the answer that was broken off, and 2
 	})
+}
+
+// start sends a request that its client leaves by the function it gives.
+func (h *testHost) start(path, body string) (answered chan *http.Response, leave func()) {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	req, err := http.NewRequestWithContext(ctx, "POST", h.base+path, strings.NewReader(body))
+	require.NoError(h.t, err)
+	req.Header.Set("Authorization", "Bearer k-free")
+	answered = make(chan *http.Response, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if resp, err := h.http.Do(req); err == nil {
+			answered <- resp
+		}
+	}()
+	return answered, func() { cancel(); <-ended }
+}
+
+// charged is what the key of start has paid for prompts, once it has.
+func (h *testHost) charged() (tokens float64) {
+	h.t.Helper()
+	h.eventually(func() bool {
+		k := h.get("/stats", "Authorization", "Bearer k-free").json(h.t)["keys"].([]any)[0].(map[string]any)
+		tokens = k["prompt_tokens"].(float64)
+		return k["in_flight"] == 0. && tokens > 0
+	})
+	return tokens
+}
+
+func TestKeys_EveryPromptOfARequestBrokenOffIsPaidFor(t *testing.T) {
+	f := newFakeStation(t)
+	f.does(func(ctx context.Context, q *wire.GenerateRequest, out *frames) {
+		if q.Prompt.Segments[0].Text == "told" {
+			out.send(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{Position: 60, Total: 100}})
+		}
+		out.text(q.Prompt.Segments[0].Text)
+		<-ctx.Done()
+	})
+	h := newHost(t, f, limited)
+	answered, leave := h.start("/v1/completions", `{"model":"`+model+`","prompt":["told","`+strings.Repeat("a", 40)+`"],"n":2,"stream":true}`)
+	resp := <-answered
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	for texts := 0; texts < 4; {
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		if strings.HasPrefix(line, "data: ") {
+			texts++
+		}
+	}
+	leave()
+	require.Equal(t, 100.+40/4, h.charged())
+}
+
+func TestJob_APromptIsChargedAsFarAsItWasRead(t *testing.T) {
+	j := &job{rec: new(record), prompts: 2, calls: make([]liquid.Request, 4)}
+	spent := func(want int) { t.Helper(); require.Equal(t, want, j.rec.spent.PromptTokens) }
+	j.progress(0, &wire.Progress{Position: 30, Total: 100})
+	j.progress(1, &wire.Progress{Position: 20, Total: 100})
+	spent(30)
+	j.progress(2, &wire.Progress{Position: 5, Total: 50})
+	spent(35)
+	j.begun(3)
+	spent(80)
+	j.charge(2, 51) // by its done frame
+	spent(81)
+
+	told := &wire.GenerateRequest{Prompt: wire.Prompt{Segments: []wire.Segment{{Text: "abcde"}, {Text: "f"}}}}
+	j = &job{rec: new(record), prompts: 2, calls: []liquid.Request{{Generate: told}, {Generate: told}}}
+	j.begun(1)
+	spent(0)
+	j.brokenOff()
+	spent(2) // the one that was answered
+}
+
+func TestKeys_EmbeddingsBrokenOffArePaidFor(t *testing.T) {
+	for input, want := range map[string]float64{`["` + strings.Repeat("a", 40) + `","abcdef"]`: 12, `[[1,2,3],[4]]`: 4} {
+		f := newFaultStation(t)
+		asked := make(chan struct{})
+		f.fault(wire.RouteEmbed, func(w http.ResponseWriter, r *http.Request) { close(asked); hangs(w, r) })
+		h := startHost(t, f.srv.URL, limited, func(o *Options) { o.LiquidMemory = false })
+		h.await(200)
+		_, leave := h.start("/v1/embeddings", `{"model":"`+model+`","input":`+input+`}`)
+		<-asked
+		leave()
+		require.Equal(t, want, h.charged(), input)
+	}
 }
 
 func TestKeys_NumbersAreTheCallersOwnAndAllForAdmins(t *testing.T) {

@@ -96,6 +96,9 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 		})
 	}
 	e := s.feed(ctx, j, events, ping, out)
+	if e != nil {
+		j.brokenOff()
+	}
 	if e != nil && e.Code == openai.CodeUnavailable {
 		s.station.suspect()
 	}
@@ -203,6 +206,7 @@ func (s *Server) feed(ctx context.Context, j *job, events <-chan event, ping *pu
 			if !begun[ev.choice] {
 				begun[ev.choice] = true
 				waiting--
+				j.begun(ev.choice)
 			}
 			if waiting == 0 { // until then a prompt may be at its prefill, or behind others
 				limit = s.o.TokenTimeout
@@ -212,7 +216,7 @@ func (s *Server) feed(ctx context.Context, j *job, events <-chan event, ping *pu
 		switch ev.frame.Type {
 		case wire.FrameProgress:
 			if p := ev.frame.Progress; p != nil {
-				j.rec.spent.PromptTokens = max(j.rec.spent.PromptTokens, p.Position)
+				j.progress(ev.choice, p)
 			}
 		case wire.FrameText:
 			j.rec.spent.CompletionTokens += len(ev.frame.Tokens)
@@ -224,6 +228,7 @@ func (s *Server) feed(ctx context.Context, j *job, events <-chan event, ping *pu
 			j.ended[ev.choice] = ev.frame.Done
 			j.left--
 			choices[ev.choice].done(ev.frame.Done)
+			j.charge(ev.choice, ev.frame.Done.PromptTokens)
 			j.rec.usage, j.rec.outcome = j.usage(), j.outcome()
 		}
 	}
