@@ -3,6 +3,8 @@ package host
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -106,8 +108,31 @@ func (j *job) writeWhole(w http.ResponseWriter, v any, timeout time.Duration) {
 	for name, value := range headersOf(j.outcome()) {
 		w.Header().Set(name, value)
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
-	writeJSON(w, http.StatusOK, v)
+	writeSlowly(w, v, timeout)
+}
+
+// piece is what a client must take within the time of one write.
+const piece = 256 << 10
+
+// writeSlowly answers with one of our own types, each piece of it within timeout:
+// a large answer takes a slow client longer than one write may.
+func writeSlowly(w http.ResponseWriter, v any, timeout time.Duration) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	b = append(b, '\n')
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	w.WriteHeader(http.StatusOK)
+	rc := http.NewResponseController(w)
+	for part := range slices.Chunk(b, piece) {
+		_ = rc.SetWriteDeadline(time.Now().Add(timeout))
+		if _, err := w.Write(part); err != nil {
+			return
+		}
+	}
+	_ = rc.Flush() // within the last piece's time, too
 }
 
 // writeJSON answers with one of our own types, which always encode.

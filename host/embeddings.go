@@ -25,7 +25,8 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, e)
 		return
 	}
-	s.send(w, list)
+	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
+	writeSlowly(w, list, s.o.WriteTimeout)
 }
 
 // embed says all that is wrong with a request before it waits for a place.
