@@ -75,6 +75,43 @@ func TestLife_ExcessIs429AndTheAcceptedFinish(t *testing.T) {
 	require.Zero(t, a+b)
 }
 
+func TestLife_OneRequestTakesAQuarterOfThePlacesAtMost(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, func(o *Options) { o.MaxInFlight, o.MaxBacklog = 8, -1 })
+	gate := make(chan struct{})
+	f.does(func(ctx context.Context, q *wire.GenerateRequest, out *frames) { <-gate; hello(ctx, q, out) })
+	wide := make(chan reply)
+	go func() { wide <- h.completion(`["a","b","c","d","e"]`, `"n":2`) }()
+	h.eventually(func() bool { return f.running() == 2 })
+	places, _ := h.admission.counts()
+	require.Equal(t, 2, places)
+	f.does(hello)
+	require.Equal(t, 200, h.chat().status, "there is room for others")
+	require.Len(t, f.got(), 3)
+	close(gate)
+	choices := (<-wide).texts(t)
+	require.Len(t, choices, 10)
+	for _, c := range choices {
+		require.Equal(t, "Hello there", c.Text)
+	}
+}
+
+func TestLife_AnswersOneAtATimeKeepTheirOrder(t *testing.T) {
+	f := newStoreStation(t)
+	h := startHost(t, f.srv.URL, func(o *Options) { o.LiquidMemory, o.MaxInFlight = false, 1 })
+	h.await(200)
+	f.does(perPrompt)
+	require.Len(t, h.completion(`["a","b","c"]`, `"n":2`).texts(t), 6)
+	var order string
+	for _, q := range f.got() {
+		order += q.Prompt.Segments[0].Text
+	}
+	require.Equal(t, "aabbcc", order)
+	// What goes ahead of an answer takes its turn, too.
+	choices := h.bothTexts(`["a","bcd"]`, `"n":2,"echo":true,"logprobs":0`)
+	require.Equal(t, "bcdBCD!", choices[3].Text)
+}
+
 func TestLife_DisconnectedWhileQueuedIsNeverRun(t *testing.T) {
 	f := newFakeStation(t)
 	h := newHost(t, f, func(o *Options) { o.MaxInFlight = 1 })

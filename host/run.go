@@ -45,7 +45,8 @@ func sent(ctx context.Context, events chan<- event, e event) bool {
 	}
 }
 
-// run waits for a place, calls the station once per choice and feeds the sink.
+// run waits for a place, calls the station once per choice, as many at once as the
+// place is wide, and feeds the sink.
 // It returns after the station calls have ended.
 func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	ctx, cancel := context.WithCancelCause(parent)
@@ -69,32 +70,42 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer cancel(nil) // before the wait, or it would never end
-	each := n / j.prompts
-	for p := range j.prompts {
-		generate := func() {
-			for i := p * each; i < (p+1)*each; i++ {
-				if q := &j.calls[i]; q.Generate != nil {
-					q.Generate.Progress = true // a sign of life during a long prefill
-					calls.Go(func() { s.call(ctx, i, q, events) })
-				}
-			}
+	// In order, and no more at once than there are places for.
+	each, slots := n/j.prompts, make(chan struct{}, j.place.weight)
+	next := func(work func()) {
+		select {
+		case slots <- struct{}{}:
+			calls.Go(func() { defer func() { <-slots }(); work() })
+		case <-ctx.Done():
 		}
-		if j.before == nil {
-			generate()
-			continue
-		}
-		calls.Go(func() {
-			send := func(e event) bool {
-				e.choice += p * each
-				return sent(ctx, events, e)
-			}
-			if err := j.before(ctx, p, send); err != nil {
-				send(event{err: err})
-				return
-			}
-			generate()
-		})
 	}
+	generate := func(p int) {
+		for i := p * each; i < (p+1)*each; i++ {
+			if q := &j.calls[i]; q.Generate != nil {
+				q.Generate.Progress = true // a sign of life during a long prefill
+				next(func() { s.call(ctx, i, q, events) })
+			}
+		}
+	}
+	calls.Go(func() {
+		for p := range j.prompts {
+			if j.before == nil {
+				generate(p)
+				continue
+			}
+			next(func() {
+				send := func(e event) bool {
+					e.choice += p * each
+					return sent(ctx, events, e)
+				}
+				if err := j.before(ctx, p, send); err != nil {
+					send(event{err: err})
+					return
+				}
+				calls.Go(func() { generate(p) }) // it waits for slots, one of which is this one
+			})
+		}
+	})
 	e := s.feed(ctx, j, events, ping, out)
 	if e != nil {
 		j.brokenOff()
@@ -105,9 +116,13 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	return e
 }
 
+// widest is the part of all places that one request may have: a few requests of
+// many answers each would keep everybody else waiting.
+const widest = 4
+
 // wait gets the job a place, keeping a stream alive meanwhile.
 func (s *Server) wait(ctx context.Context, j *job, ping *pulse, out sink) *openai.Error {
-	j.place = s.admission.enter(len(j.calls))
+	j.place = s.admission.enter(min(len(j.calls), max(1, s.o.MaxInFlight/widest)))
 	if j.place == nil {
 		return openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
 	}
