@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -115,7 +114,9 @@ func (j *job) writeWhole(w http.ResponseWriter, v any, timeout time.Duration) {
 const piece = 256 << 10
 
 // writeSlowly answers with one of our own types, each piece of it within timeout:
-// a large answer takes a slow client longer than one write may.
+// a large answer takes a slow client longer than one write may. Its end goes out
+// with the handler's, when the place has been left: a client that sees it may ask
+// again, also where its key allows one request at a time.
 func writeSlowly(w http.ResponseWriter, v any, timeout time.Duration) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -123,7 +124,6 @@ func writeSlowly(w http.ResponseWriter, v any, timeout time.Duration) {
 	}
 	b = append(b, '\n')
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
 	for part := range slices.Chunk(b, piece) {
@@ -132,7 +132,6 @@ func writeSlowly(w http.ResponseWriter, v any, timeout time.Duration) {
 			return
 		}
 	}
-	_ = rc.Flush() // within the last piece's time, too
 }
 
 // writeJSON answers with one of our own types, which always encode.
