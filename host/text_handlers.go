@@ -105,10 +105,8 @@ func (s *Server) replied(parent context.Context, in *intake, reply func(context.
 
 // send writes a whole answer, for as long as a client may take to read it.
 func (s *Server) send(w http.ResponseWriter, v any) {
-	c := http.NewResponseController(w)
-	_ = c.SetWriteDeadline(time.Now().Add(s.o.WriteTimeout))
-	defer func() { _ = c.SetWriteDeadline(time.Time{}) }()
-	writeJSON(w, http.StatusOK, v)
+	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
+	writeSlowly(w, v, s.o.WriteTimeout)
 }
 
 // mayAsk is the answer to a request that needs a model, and no template; nil

@@ -197,6 +197,6 @@ func TestText_AClientThatDoesNotReadHoldsNoBody(t *testing.T) {
 	require.Zero(t, h.bodies.held())
 	require.False(t, ended(h), "the answer is still being written")
 
-	h = ask(100 * time.Millisecond)
+	h = ask(500 * time.Millisecond)
 	h.eventually(func() bool { return ended(h) })
 }
