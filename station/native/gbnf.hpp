@@ -48,6 +48,10 @@ class chars {
     const edge *end(int32_t node) const { return begin(node) + at[node].second; }
     // each edge there is
     const std::vector<edge> &all() const { return edges; }
+    // finish forgets what only add needs.
+    void finish();
+    // size in bytes, finished
+    size_t size() const { return edges.size() * sizeof(edge) + at.size() * sizeof(at[0]); }
 
   private:
     std::vector<edge> edges;
@@ -78,6 +82,11 @@ class rules {
     };
     std::vector<rule> all;
     int32_t root = -1;
+
+    // size in bytes
+    size_t size() const {
+        return classes.size() + (items.size() + sequences.size()) * sizeof(int32_t) + all.size() * sizeof(rule);
+    }
 };
 
 // parse reads a grammar; invalid says what is wrong and in which line.

@@ -124,6 +124,11 @@ int32_t chars::tail(int more, const std::vector<range> &set) {
     return node(edges);
 }
 
+void chars::finish() {
+    known.clear();
+    nodes.clear();
+}
+
 int32_t chars::node(const std::vector<edge> &e) {
     std::vector<std::pair<int32_t, int32_t>> key;
     for (const edge &x : e) {

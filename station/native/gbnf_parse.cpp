@@ -42,6 +42,7 @@ class parser {
         if (left >= 0) {
             throw invalid("the rule " + name_of(left) + " is left-recursive: it begins with itself");
         }
+        out.classes.finish();
         return std::move(out);
     }
 

@@ -461,6 +461,59 @@ func TestGrammar_GoesOnWhenWhatIsKnownIsThrownAway(t *testing.T) {
 	require.Equal(t, string(want), closed)
 }
 
+// ambiguous is a grammar that may begin in 2^levels ways, each with a chain of
+// rules below it; its rules are called after name.
+func ambiguous(name string, levels, chain int) string {
+	var b strings.Builder
+	b.WriteString("root ::= " + name + "r0\n")
+	for i := range levels {
+		next := name + "r" + strconv.Itoa(i+1)
+		b.WriteString(name + "r" + strconv.Itoa(i) + " ::= " + next + ` "x" | ` + next + " \"y\"\n")
+	}
+	b.WriteString(name + "r" + strconv.Itoa(levels) + " ::= " + name + "c0\n")
+	for i := range chain {
+		b.WriteString(name + "c" + strconv.Itoa(i) + " ::= " + name + "c" + strconv.Itoa(i+1) + " \"z\"\n")
+	}
+	b.WriteString(name + "c" + strconv.Itoa(chain) + " ::= [a-z]\n")
+	return b.String()
+}
+
+// TestGrammar_MemoryIsBoundedBeforeTheFirstDraw: what a grammar takes counts from
+// its parsing on, and those kept stay within their bound, drawn from or not.
+func TestGrammar_MemoryIsBoundedBeforeTheFirstDraw(t *testing.T) {
+	const bound = 128 << 20 // match.hpp's max_size
+	e, h := modelRow(t)
+	p := hot(1)
+	p.Grammar = `root ::= "` + strings.Repeat("a", 100_000) + `"`
+	before := e.grammarsSize()
+	must(e.NewSampler(p, nil)).Free()
+	require.Greater(t, e.grammarsSize(), before+500_000, "the text and the rules count")
+
+	out := make([]engine.Sampled, 1)
+	for levels := 8; levels <= 13; levels++ {
+		p.Grammar = ambiguous("n", levels, 50)
+		before := e.grammarsSize()
+		smp, err := e.NewSampler(p, nil)
+		if levels >= 11 {
+			require.ErrorIs(t, err, engine.ErrGrammar, "%d levels", levels)
+			require.Equal(t, before, e.grammarsSize())
+			continue
+		}
+		require.NoError(t, err, "%d levels", levels)
+		require.Greater(t, e.grammarsSize(), before+(100*60<<levels), "%d levels count before a draw", levels)
+		before = e.grammarsSize()
+		require.NoError(t, e.Sample([]engine.SampleRequest{{Held: h, Sampler: smp}}, out))
+		require.Greater(t, e.grammarsSize(), before, "and after it: %v", out[0].Err)
+		smp.Free()
+	}
+	for i := range 32 {
+		p.Grammar = ambiguous(strings.Repeat("m", i+1), 10, 50)
+		must(e.NewSampler(p, nil)).Free()
+		require.LessOrEqual(t, e.grammarsSize(), bound)
+	}
+	require.Greater(t, e.grammarsSize(), bound/2, "as many as there is room for")
+}
+
 // BenchmarkGrammar is a token of an answer that follows orders: free, then bound.
 func BenchmarkGrammar(b *testing.B) {
 	e, h := modelRow(b)

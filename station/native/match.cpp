@@ -41,12 +41,20 @@ int32_t known::push(int32_t at, int32_t below) {
     }
     uint64_t key = (uint64_t) (uint32_t) at << 32 | (uint32_t) below;
     auto [it, made] = stack_ids.emplace(key, (int32_t) stacks.size());
+    const int32_t id = it->second;
     if (made) {
         stacks.push_back({at, below});
         seen.push_back(0);
-        bytes += sizeof(stack) + sizeof(uint32_t) + 48; // a node of the map
+        grow(sizeof(stack) + sizeof(uint32_t) + 48); // a node of the map
     }
-    return it->second;
+    return id;
+}
+
+void known::grow(size_t by) {
+    bytes += by;
+    if (bytes > max_grown) {
+        throw invalid("following the grammar takes too much memory: it is too ambiguous");
+    }
 }
 
 void known::begin() {
@@ -108,15 +116,12 @@ int32_t known::intern() {
             return from->second;
         }
     }
-    if (bytes > max_grown) {
-        throw invalid("following the grammar takes too much memory: it is too ambiguous");
-    }
+    grow(sizeof(state) + fresh.size() * sizeof(open) + n_kinds * sizeof(int32_t) + 48);
     int32_t id = (int32_t) states.size();
     states.push_back({opens.size(), (int32_t) fresh.size(), fresh_complete});
     opens.insert(opens.end(), fresh.begin(), fresh.end());
     next.resize(next.size() + n_kinds, unknown);
     state_ids.emplace(hash, id);
-    bytes += sizeof(state) + fresh.size() * sizeof(open) + n_kinds * sizeof(int32_t) + 48;
     return id;
 }
 
@@ -182,7 +187,7 @@ const std::vector<uint64_t> &known::tokens(int32_t from, const lexicon &words, i
         }
         i++;
     }
-    bytes += set.size() * sizeof(uint64_t) + 64;
+    grow(set.size() * sizeof(uint64_t) + 64);
     return allowed[from] = std::move(set);
 }
 
@@ -210,9 +215,14 @@ int32_t known::adopt(const known &other, int32_t from, int64_t &budget) {
 
 // --- grammars ---
 
-grammar::grammar(const std::string &text) : rules(gbnf::parse(text)), known(std::make_shared<match::known>(rules)) {
+grammar::grammar(const std::string &text)
+    : rules(gbnf::parse(text)), known(std::make_shared<match::known>(rules)), fixed(text.size() + rules.size()) {
     int64_t budget = budget_first;
     known->start(budget); // what is too ambiguous from the start is refused here
+    if (known->size() > max_known / 2) {
+        throw invalid("what the grammar begins with takes too much memory: it is too ambiguous");
+    }
+    weigh();
 }
 
 std::shared_ptr<grammar> grammars::get(const std::string &text) {
@@ -239,13 +249,22 @@ std::shared_ptr<grammar> grammars::get(const std::string &text) {
     kept.emplace_front(text, made);
     size_t size = 0;
     for (const auto &k : kept) {
-        size += k.second->size;
+        size += k.second->size();
     }
     while (kept.size() > max_kept || (size > max_size && kept.size() > 1)) {
-        size -= kept.back().second->size;
+        size -= kept.back().second->size();
         kept.pop_back();
     }
     return made;
+}
+
+size_t grammars::size() {
+    std::lock_guard<std::mutex> lock(mutex);
+    size_t size = 0;
+    for (const auto &k : kept) {
+        size += k.second->size();
+    }
+    return size;
 }
 
 // --- a sequence's place ---
@@ -257,7 +276,6 @@ void reader::next() {
         state = known->start(budget);
         begun = true;
     }
-    grammar->size = grammar->known->size();
     if (known->size() > max_known) {
         // Full: go on in a new one, the grammar's if another sequence has begun it.
         if (grammar->known->size() > max_known) {
@@ -269,6 +287,13 @@ void reader::next() {
             throw invalid("the answer is nested too deeply for the grammar");
         }
     }
+}
+
+void reader::done() {
+    if (grammar->known->size() > max_known) {
+        grammar->known = std::make_shared<match::known>(grammar->rules);
+    }
+    grammar->weigh();
 }
 
 int32_t reader::after(int32_t token) {

@@ -25,7 +25,7 @@ namespace match {
 
 constexpr size_t max_stacks = 1 << 14;      // of a state: what an ambiguous grammar may keep open
 constexpr size_t max_known = 16 << 20;      // bytes a grammar keeps of what was found
-constexpr size_t max_grown = 64 << 20;      // bytes it may grow to for one token
+constexpr size_t max_grown = 64 << 20;      // bytes it may grow to for one token, or at its start
 constexpr int64_t budget_first = 2'000'000; // steps: some ten milliseconds
 constexpr int64_t budget_token = 50'000;    // steps a token adds, up to budget_first
 
@@ -100,6 +100,7 @@ class known {
     std::vector<int32_t> todo;
 
     int32_t push(int32_t at, int32_t below);
+    void grow(size_t by);
     void begin();
     void expand(int32_t stack, int64_t &budget);
     int32_t intern();
@@ -113,17 +114,26 @@ struct grammar {
 
     const gbnf::rules rules;
     std::shared_ptr<match::known> known;
-    std::atomic<size_t> size{0}; // of known
+
+    // size in bytes, as of the last weigh; from any thread
+    size_t size() const { return weight; }
+    void weigh() { weight = fixed + known->size(); }
+
+  private:
+    const size_t fixed; // of the text and the rules
+    std::atomic<size_t> weight{0};
 };
 
 // grammars keeps those used last. Safe from any thread.
 class grammars {
   public:
     static constexpr size_t max_kept = 32;
-    static constexpr size_t max_size = 128 << 20; // bytes known of all kept
+    static constexpr size_t max_size = 128 << 20; // bytes of all kept
 
     // get parses a grammar unless it is kept; gbnf::invalid when it is none.
     std::shared_ptr<grammar> get(const std::string &text);
+    // size in bytes of all kept
+    size_t size();
 
   private:
     std::mutex mutex;
@@ -144,8 +154,11 @@ class reader {
     reader(std::shared_ptr<match::grammar> g, const lexicon &w, bool control_text)
         : grammar(std::move(g)), words(w), control(control_text) {}
 
-    // next makes ready for a token; the other calls follow it.
+    // next makes ready for a token; the other calls follow it, and done comes
+    // last, whether they failed or not: it gives back what is more than the
+    // grammar may keep.
     void next();
+    void done();
     bool complete() const { return known->complete(state); }
     bool over() const { return known->over(state); }
     // allows says whether what a token writes may follow; not for those that end the answer.

@@ -102,3 +102,5 @@ extern "C" int station_grammar_tokens(station_engine *e, const station_sampler_p
         }
     })
 }
+
+extern "C" int64_t station_grammars_size(station_engine *e) { return (int64_t) e->grammars.size(); }

@@ -45,5 +45,8 @@ func (e *native) grammarTokens(p engine.SamplerParams, taken []engine.Token, lla
 	return may, nil
 }
 
+// grammarsSize gives the bytes of the grammars kept.
+func (e *native) grammarsSize() int { return int(C.station_grammars_size(e.c)) }
+
 // rowSlice lets a held row be read and written.
 func rowSlice(h *held, n int) []float32 { return unsafe.Slice((*float32)(unsafe.Pointer(h.row)), n) }

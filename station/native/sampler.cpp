@@ -99,5 +99,8 @@ extern "C" void station_sample_all(station_engine *e, int n, const station_sampl
         } catch (...) {
             fail(STATION_FAILED, "unknown C++ exception");
         }
+        if (req[i].sampler->grammar) {
+            req[i].sampler->grammar->done();
+        }
     }
 }

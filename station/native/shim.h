@@ -231,6 +231,9 @@ int station_sample_reference(const float *row, int n, const station_sampler_para
 int station_grammar_reference(const station_engine *e, const char *grammar, int n, const int32_t *taken, uint8_t *may, station_error *err);
 int station_grammar_tokens(station_engine *e, const station_sampler_params *p, int n, const int32_t *taken, uint8_t *may, station_error *err);
 
+// The bytes of the grammars kept.
+int64_t station_grammars_size(station_engine *e);
+
 #ifdef __cplusplus
 }
 #endif
