@@ -461,6 +461,39 @@ func TestGrammar_GoesOnWhenWhatIsKnownIsThrownAway(t *testing.T) {
 	require.Equal(t, string(want), closed)
 }
 
+// TestGrammar_LaggardsGoOn: sequences that stopped early go on when what is known
+// was thrown away, and filled again by another, however far.
+func TestGrammar_LaggardsGoOn(t *testing.T) {
+	e, h := modelRow(t)
+	x := logits(e, h)
+	for i := range x {
+		x[i] = 0
+	}
+	p := hot(1)
+	p.Grammar = `root ::= "a" root "b" | "c" root "d" | "~"`
+	x[text(t, e, "~")[0]] = -80
+	out := make([]engine.Sampled, 1)
+	draw := func(s engine.Sampler) {
+		require.NoError(t, e.Sample([]engine.SampleRequest{{Held: h, Sampler: s}}, out))
+		require.NoError(t, out[0].Err)
+	}
+	ahead := must(e.NewSampler(p, nil))
+	defer ahead.Free()
+	var laggards []engine.Sampler
+	for range 40 {
+		s := must(e.NewSampler(p, nil))
+		defer s.Free()
+		draw(s)
+		laggards = append(laggards, s)
+	}
+	for i := range 150 * len(laggards) {
+		draw(ahead)
+		if i%150 == 149 {
+			draw(laggards[i/150])
+		}
+	}
+}
+
 // ambiguous is a grammar that may begin in 2^levels ways, each with a chain of
 // rules below it; its rules are called after name.
 func ambiguous(name string, levels, chain int) string {

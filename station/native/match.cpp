@@ -277,13 +277,15 @@ void reader::next() {
         begun = true;
     }
     if (known->size() > max_known) {
-        // Full: go on in a new one, the grammar's if another sequence has begun it.
-        if (grammar->known->size() > max_known) {
+        // Full: go on in a new one, the grammar's if another sequence has begun it
+        // and there is room for what this one brings along.
+        if (grammar->known->size() > max_known / 2) {
             grammar->known = std::make_shared<match::known>(grammar->rules);
         }
+        const size_t before = grammar->known->size();
         state = grammar->known->adopt(*known, state, budget);
         known = grammar->known;
-        if (known->size() > max_known / 2) {
+        if (known->size() - before > max_known / 2) {
             throw invalid("the answer is nested too deeply for the grammar");
         }
     }
