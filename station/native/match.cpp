@@ -8,6 +8,8 @@ using gbnf::invalid;
 
 namespace {
 
+constexpr int32_t nodes_a_step = 64; // of the vocabulary's tree: each is but a look-up
+
 void pay(int64_t &budget, int64_t steps) {
     budget -= steps;
     if (budget < 0) {
@@ -173,7 +175,11 @@ const std::vector<uint64_t> &known::tokens(int32_t from, const lexicon &words, i
     std::vector<int32_t> path((size_t) words.deepest + 1);
     path[0] = from;
     const int32_t n = (int32_t) words.nodes.size();
+    int32_t walked = 0;
     for (int32_t i = 0; i < n;) {
+        if (++walked % nodes_a_step == 0) {
+            pay(budget, 1);
+        }
         const lexicon::node &w = words.nodes[(size_t) i];
         int32_t to = step(path[w.depth], w.byte, budget);
         if (to == dead) {
