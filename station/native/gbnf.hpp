@@ -22,7 +22,7 @@ struct invalid : std::runtime_error {
 constexpr int max_depth = 128;         // of parentheses: they are read by recursion
 constexpr int max_repeat = 1 << 16;    // of one repetition
 constexpr size_t max_name = 256;       // bytes of a rule's name
-constexpr size_t max_items = 1 << 19;  // of all rules, repetitions written out
+constexpr size_t max_items = 1 << 19;  // of all rules, repetitions written out, and of the classes' ranges and edges
 
 struct range {
     uint32_t low, high; // code points, both included
@@ -59,8 +59,12 @@ class chars {
     std::map<std::vector<range>, int32_t> known;
     std::map<std::vector<std::pair<int32_t, int32_t>>, int32_t> nodes; // by their edges
 
+    int32_t anys[4] = {done, done, done, done}; // by bytes that follow; done: not made yet
+
     int32_t node(const std::vector<edge> &e);
+    void split(std::vector<edge> &out, const std::vector<range> &set, int more, uint8_t prefix);
     int32_t tail(int more, const std::vector<range> &set);
+    int32_t any(int more);
 };
 
 // rules of a grammar. An item is a node of chars (0 and up), the end of a

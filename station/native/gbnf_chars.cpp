@@ -49,23 +49,23 @@ std::vector<range> complement(const std::vector<range> &set) {
     return out;
 }
 
-// cut gives the part of a set in [low, high], from low on.
+// cut gives the part of a set in [low, high].
 std::vector<range> cut(const std::vector<range> &set, uint32_t low, uint32_t high) {
     std::vector<range> out;
     for (const range &r : set) {
         if (r.high >= low && r.low <= high) {
-            out.push_back({std::max(r.low, low) - low, std::min(r.high, high) - low});
+            out.push_back({std::max(r.low, low), std::min(r.high, high)});
         }
     }
     return out;
 }
 
 // lead appends an edge, or widens the last one.
-void lead(std::vector<edge> &edges, uint8_t byte, int32_t next) {
-    if (!edges.empty() && edges.back().next == next && edges.back().high + 1 == byte) {
-        edges.back().high = byte;
+void lead(std::vector<edge> &edges, uint8_t low, uint8_t high, int32_t next) {
+    if (!edges.empty() && edges.back().next == next && edges.back().high + 1 == low) {
+        edges.back().high = high;
     } else {
-        edges.push_back({byte, byte, next});
+        edges.push_back({low, high, next});
     }
 }
 
@@ -82,21 +82,7 @@ int32_t chars::add(std::vector<range> set, bool inverted) {
     }
     std::vector<edge> first;
     for (const length &l : lengths) {
-        const uint32_t width = 1u << (6 * l.more);
-        std::vector<range> here = cut(set, l.low, l.high);
-        if (here.empty()) {
-            continue;
-        }
-        for (range &r : here) {
-            r.low += l.low;
-            r.high += l.low;
-        }
-        for (uint32_t digit = here.front().low / width; digit <= here.back().high / width; digit++) {
-            std::vector<range> part = cut(here, digit * width, (digit + 1) * width - 1);
-            if (!part.empty()) {
-                lead(first, (uint8_t) (l.first | digit), tail(l.more, part));
-            }
-        }
+        split(first, cut(set, l.low, l.high), l.more, l.first);
     }
     if (first.empty()) {
         throw invalid("a class of characters is empty");
@@ -104,24 +90,50 @@ int32_t chars::add(std::vector<range> set, bool inverted) {
     return known[set] = node(first);
 }
 
+// split appends the edges that lead from the first byte of characters, of which
+// more bytes follow, to what reads those. A byte that all of them may follow is
+// not looked into: of a large class that is most.
+void chars::split(std::vector<edge> &out, const std::vector<range> &set, int more, uint8_t prefix) {
+    const uint32_t width = 1u << (6 * more);
+    std::vector<range> part;
+    uint32_t next = 0; // what is below is done
+    for (size_t i = 0; i < set.size();) {
+        const uint32_t low = std::max(set[i].low, next), digit = low / width, base = digit * width;
+        if (low == base && set[i].high - low >= width - 1) {
+            const uint32_t last = (set[i].high + 1) / width - 1;
+            lead(out, (uint8_t) (prefix | digit), (uint8_t) (prefix | last), any(more));
+            next = (last + 1) * width;
+        } else {
+            next = base + width;
+            part.clear();
+            for (size_t j = i; j < set.size() && set[j].low < next; j++) {
+                part.push_back({std::max(set[j].low, low) - base, std::min(set[j].high, next - 1) - base});
+            }
+            lead(out, (uint8_t) (prefix | digit), (uint8_t) (prefix | digit), tail(more, part));
+        }
+        while (i < set.size() && set[i].high < next) {
+            i++;
+        }
+    }
+}
+
 // tail gives the node that reads the last bytes of a character whose first ones
 // are known; set counts from the least that can follow.
 int32_t chars::tail(int more, const std::vector<range> &set) {
+    std::vector<edge> edges;
+    split(edges, set, more - 1, 0x80);
+    return node(edges);
+}
+
+// any gives the node that reads whatever may be the last bytes of a character.
+int32_t chars::any(int more) {
     if (more == 0) {
         return done;
     }
-    const uint32_t width = 1u << (6 * (more - 1));
-    std::vector<edge> edges;
-    if (set.size() == 1 && set[0].low == 0 && set[0].high == 64 * width - 1) {
-        return node({{0x80, 0xBF, tail(more - 1, {{0, width - 1}})}}); // any: most of a large class
+    if (anys[more] == done) {
+        anys[more] = node({{0x80, 0xBF, any(more - 1)}});
     }
-    for (uint32_t digit = set.front().low / width; digit <= set.back().high / width; digit++) {
-        std::vector<range> part = cut(set, digit * width, (digit + 1) * width - 1);
-        if (!part.empty()) {
-            lead(edges, (uint8_t) (0x80 | digit), tail(more - 1, part));
-        }
-    }
-    return node(edges);
+    return anys[more];
 }
 
 void chars::finish() {

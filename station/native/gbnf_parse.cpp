@@ -108,7 +108,7 @@ class parser {
     void charge(size_t n) {
         items += n;
         if (items > max_items) {
-            fail("the grammar is too large: repetitions written out, it has more than " + std::to_string(max_items) + " items");
+            fail("the grammar is too large: repetitions and classes written out, it has more than " + std::to_string(max_items) + " items");
         }
     }
 
@@ -172,7 +172,7 @@ class parser {
                 last = s.size();
                 charge(1);
                 pos++;
-                s.push_back(out.classes.add({}, true));
+                s.push_back(class_of({}, true));
             } else if (c == '(') {
                 last = s.size();
                 charge(1);
@@ -284,7 +284,7 @@ class parser {
         for (pos++; peek() != '"';) {
             uint32_t c = character("a string");
             charge(1);
-            s.push_back(out.classes.add({{c, c}}, false));
+            s.push_back(class_of({{c, c}}, false));
         }
         pos++;
     }
@@ -303,13 +303,23 @@ class parser {
             if (high < low) {
                 fail("a range of characters ends before it begins");
             }
+            charge(1);
             set.push_back({low, high});
         }
         if (set.empty()) {
             fail("a class of characters is empty");
         }
         pos++;
-        return out.classes.add(std::move(set), inverted);
+        return class_of(std::move(set), inverted);
+    }
+
+    // class_of charges what the class adds: thousands of large ones, each another
+    // one, would take memory and time that their text does not show.
+    int32_t class_of(std::vector<range> set, bool inverted) {
+        const size_t before = out.classes.all().size();
+        int32_t node = out.classes.add(std::move(set), inverted);
+        charge(out.classes.all().size() - before);
+        return node;
     }
 
     uint32_t character(const char *in) {

@@ -97,6 +97,8 @@ func TestNewSampler_BadGrammar(t *testing.T) {
 		"never ready":    "root ::= (ws root)* \"x\"\nws ::= \" \"*",
 		"ways":           `root ::= (([a-z]?){0,1000}){0,1000}`,
 		"name":           "root ::= \"x\"\n" + strings.Repeat("A", 250000) + ` ::= "a"{0,65536}`, // once copied to each step
+		"ranges":         "root ::= [" + strings.Repeat("a", 600_000) + "]",
+		"classes":        "root ::= " + inverted(120_000),
 		"NUL":            "root ::= \"a\x00\"",
 		"long":           `root ::= "` + strings.Repeat("a", maxGrammar) + `"`,
 	} {
@@ -107,6 +109,15 @@ func TestNewSampler_BadGrammar(t *testing.T) {
 			require.ErrorIs(t, err, engine.ErrGrammar)
 		})
 	}
+}
+
+// inverted are n classes, each all characters but another one.
+func inverted(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("[^" + string(rune(0x10000+i*7)) + "]")
+	}
+	return b.String()
 }
 
 // orders is what a JSON schema of nested objects, arrays, an enum and bounded

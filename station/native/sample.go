@@ -16,6 +16,10 @@ import (
 // maxGrammar bounds the bytes of a grammar; gbnf.hpp has the limits of what is in it.
 const maxGrammar = 1 << 20
 
+// parsing holds those who read a grammar: a hostile one takes a second of a core,
+// which the engine's threads need more than its handlers.
+var parsing = make(chan struct{}, 2)
+
 // sampler is one sequence's chain in C.
 type sampler struct {
 	c    *C.station_sampler
@@ -34,6 +38,10 @@ func (s *sampler) Free() {
 func (e *native) NewSampler(p engine.SamplerParams, prompt []engine.Token) (engine.Sampler, error) {
 	if err := checkGrammar(p.Grammar); err != nil {
 		return nil, err
+	}
+	if p.Grammar != "" {
+		parsing <- struct{}{}
+		defer func() { <-parsing }()
 	}
 	cp, free := samplerParams(p, prompt)
 	defer free()
