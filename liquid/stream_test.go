@@ -215,7 +215,13 @@ func TestStream_ASaveThatFailsIsToldAndCostsNothing(t *testing.T) {
 			g.fault(routeSave, nil)
 			g.look(false)
 			require.True(t, g.On(), "the route is there again")
-			require.True(t, g.run(q).outcome.KVSaved)
+			saved := false
+			for range 50 { // a busy machine may not save within the short waits above
+				if saved = g.run(q).outcome.KVSaved; saved {
+					break
+				}
+			}
+			require.True(t, saved)
 		})
 	}
 }
