@@ -3,8 +3,6 @@ package anthropic
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
-	"time"
 
 	"thoth/host/openai"
 )
@@ -65,16 +63,7 @@ func NewEnvelope(e *openai.Error, requestID string) Envelope {
 
 // WriteError answers with the envelope. Headers must not have been sent.
 func WriteError(w http.ResponseWriter, e *openai.Error, requestID string) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Del("Content-Length")
-	if e.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
-	}
-	if e.Allow != "" {
-		h.Set("Allow", e.Allow)
-	}
+	e.SetHeader(w.Header())
 	w.WriteHeader(Status(e))
 	_, _ = w.Write(append(mustMarshal(NewEnvelope(e, requestID)), '\n'))
 }

@@ -160,27 +160,7 @@ func (e *TextEncoder) Choice(dst []byte, index int, text string, lp *TextLogprob
 	dst = strconv.AppendInt(append(dst, e.before...), int64(index), 10)
 	// The station sends whole characters; AppendQuote replaces anything else.
 	dst, _ = jsontext.AppendQuote(append(dst, `,"text":`...), text)
-	dst = append(dst, `,"logprobs":`...)
-	if lp == nil {
-		dst = append(dst, "null"...)
-	} else {
-		dst = append(dst, mustMarshal(lp)...)
-	}
-	dst = append(dst, `,"finish_reason":`...)
-	if reason == "" {
-		dst = append(dst, "null"...)
-	} else {
-		dst = strconv.AppendQuote(dst, reason)
-	}
-	dst = append(dst, "}]"...)
-	if e.usage {
-		dst = append(dst, usageNull...)
-	}
-	if g != nil {
-		dst = append(dst, `,"_gnosis":`...)
-		dst = append(dst, mustMarshal(g)...)
-	}
-	return append(dst, "}\n\n"...)
+	return endChoice(dst, lp, reason, e.usage, g)
 }
 
 // Usage appends the event with the token counts and no choices.

@@ -208,9 +208,9 @@ func AppendEnvelope(dst []byte, e *Error) []byte {
 	return append(dst, b...)
 }
 
-// WriteError answers with the envelope. Headers must not have been sent.
-func WriteError(w http.ResponseWriter, e *Error) {
-	h := w.Header()
+// SetHeader sets what the answer of an error has in its header, in whichever
+// envelope it goes out.
+func (e *Error) SetHeader(h http.Header) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Del("Content-Length")
@@ -220,6 +220,12 @@ func WriteError(w http.ResponseWriter, e *Error) {
 	if e.Allow != "" {
 		h.Set("Allow", e.Allow)
 	}
+}
+
+// WriteError answers with the envelope. Headers must not have been sent.
+func WriteError(w http.ResponseWriter, e *Error) {
+	h := w.Header()
+	e.SetHeader(h)
 	if e.Code == CodeInvalidKey {
 		h.Set("WWW-Authenticate", "Bearer")
 	}

@@ -141,6 +141,13 @@ func (e *Encoder) openCall(dst []byte, index, call int) []byte {
 }
 
 func (e *Encoder) end(dst []byte, lp *ChoiceLogprobs, reason string, g *Gnosis) []byte {
+	return endChoice(dst, lp, reason, e.usage, g)
+}
+
+// endChoice ends the event of one choice behind what it says, in a stream of
+// either kind. usage says that the stream ends with the token counts; g is set on
+// the last event of a choice.
+func endChoice[L any](dst []byte, lp *L, reason string, usage bool, g *Gnosis) []byte {
 	dst = append(dst, `,"logprobs":`...)
 	if lp == nil {
 		dst = append(dst, "null"...)
@@ -154,7 +161,7 @@ func (e *Encoder) end(dst []byte, lp *ChoiceLogprobs, reason string, g *Gnosis) 
 		dst = strconv.AppendQuote(dst, reason)
 	}
 	dst = append(dst, "}]"...)
-	if e.usage {
+	if usage {
 		dst = append(dst, usageNull...)
 	}
 	if g != nil {
