@@ -99,7 +99,7 @@ func (a *textAnswer) fail(e *openai.Error) { openai.WriteError(a.w, e) }
 // choice ends with one event that has a finish_reason; [DONE] follows only a whole
 // answer.
 type textStream struct {
-	eventWriter
+	openAIEvents
 	told   *echoes
 	enc    *openai.TextEncoder
 	opened []bool // choices whose echo is out
@@ -109,7 +109,7 @@ type textStream struct {
 var _ sink = (*textStream)(nil)
 
 func newTextStream(w http.ResponseWriter, j *job, told *echoes, head openai.Head, timeout time.Duration) *textStream {
-	return &textStream{eventWriter: newEventWriter(w, j, timeout), told: told, enc: openai.NewTextEncoder(head, told.req.IncludeUsage()),
+	return &textStream{openAIEvents: openAIEvents{newEventWriter(w, j, timeout)}, told: told, enc: openai.NewTextEncoder(head, told.req.IncludeUsage()),
 		opened: make([]bool, len(j.calls)), ends: make([]int, len(j.calls))}
 }
 
@@ -151,19 +151,4 @@ func (s *textStream) end() {
 	}
 	s.buf = openai.AppendDone(s.buf)
 	s.flush()
-}
-
-func (s *textStream) ping() {
-	s.buf = openai.AppendPing(s.buf)
-	s.flush()
-}
-
-func (s *textStream) fail(e *openai.Error) {
-	if s.fresh() {
-		openai.WriteError(s.w, e)
-		return
-	}
-	s.buf = openai.AppendErrorEvent(s.buf, e)
-	s.flush()
-	s.trail()
 }

@@ -15,7 +15,7 @@ import (
 // with one role event and ends with one finish event; after an error event
 // nothing follows, and [DONE] follows only a whole answer.
 type streamSink struct {
-	eventWriter
+	openAIEvents
 	req    *openai.ChatRequest
 	enc    *openai.Encoder
 	opened []bool // choices whose role event is out
@@ -24,7 +24,7 @@ type streamSink struct {
 var _ sink = (*streamSink)(nil)
 
 func newStreamSink(w http.ResponseWriter, j *job, req *openai.ChatRequest, head openai.Head, timeout time.Duration) *streamSink {
-	return &streamSink{eventWriter: newEventWriter(w, j, timeout), req: req,
+	return &streamSink{openAIEvents: openAIEvents{newEventWriter(w, j, timeout)}, req: req,
 		enc: openai.NewEncoder(head, req.IncludeUsage()), opened: make([]bool, req.Choices())}
 }
 
@@ -70,12 +70,16 @@ func (s *streamSink) end() {
 	s.flush()
 }
 
-func (s *streamSink) ping() {
+// openAIEvents is an event stream in OpenAI's form: its pings, and its error, which
+// is an HTTP error while nothing was said.
+type openAIEvents struct{ eventWriter }
+
+func (s *openAIEvents) ping() {
 	s.buf = openai.AppendPing(s.buf)
 	s.flush()
 }
 
-func (s *streamSink) fail(e *openai.Error) {
+func (s *openAIEvents) fail(e *openai.Error) {
 	if s.fresh() {
 		openai.WriteError(s.w, e)
 		return
