@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -89,9 +88,7 @@ func (r *liquidRun) report() *LiquidReport {
 
 // WriteJSON writes the report for programs.
 func (r *LiquidReport) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return writeIndented(w, r)
 }
 
 // WriteTable writes the report for people: the goals, then every cohort.

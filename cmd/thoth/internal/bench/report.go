@@ -112,9 +112,14 @@ func (m metric) report(byTarget []map[metric]series) (mr MetricReport, any bool)
 
 // WriteJSON writes the report for programs.
 func (r *Report) WriteJSON(w io.Writer) error {
+	return writeIndented(w, r)
+}
+
+// writeIndented writes a report of any kind as JSON that people can read too.
+func writeIndented(w io.Writer, report any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return e.Encode(report)
 }
 
 // WriteTable writes the report for people.
