@@ -28,15 +28,18 @@ const (
 	CodeInvalidKey     Code = "invalid_api_key"
 	CodePermission     Code = "insufficient_permissions" // the key is valid, and of another kind
 	CodeNotFound       Code = "not_found"
+	CodePrevious       Code = "previous_response_not_found"
 	CodeMethod         Code = "method_not_allowed"
 	CodeTooLarge       Code = "request_too_large"
 	CodeMediaType      Code = "unsupported_media_type"
 	CodeRequestTimeout Code = "request_timeout"     // the client was too slow in sending
 	CodeOverloaded     Code = "overloaded"          // in flight and backlog are full
 	CodeRateLimit      Code = "rate_limit_exceeded" // a limit of the key
+	CodeBackground     Code = "background_limit_exceeded"
 	CodeLoading        Code = "model_loading"
 	CodeUnavailable    Code = "station_unavailable"
 	CodeDraining       Code = "draining"
+	CodeStore          Code = "store_unavailable" // the store of responses cannot be read or written
 	CodeTimeout        Code = "station_timeout" // the station stopped making progress
 	CodeEngine         Code = "engine_failed"
 	CodeBadTemplate    Code = "chat_template_broken" // the model cannot chat: its template does not work
@@ -67,15 +70,18 @@ var table = map[Code]struct {
 	CodeInvalidKey:     {http.StatusUnauthorized, typeInvalid},
 	CodePermission:     {http.StatusForbidden, typeInvalid},
 	CodeNotFound:       {http.StatusNotFound, typeInvalid},
+	CodePrevious:       {http.StatusBadRequest, typeInvalid},
 	CodeMethod:         {http.StatusMethodNotAllowed, typeInvalid},
 	CodeTooLarge:       {http.StatusRequestEntityTooLarge, typeInvalid},
 	CodeMediaType:      {http.StatusUnsupportedMediaType, typeInvalid},
 	CodeRequestTimeout: {http.StatusRequestTimeout, typeInvalid},
 	CodeOverloaded:     {http.StatusTooManyRequests, typeRateLimit},
 	CodeRateLimit:      {http.StatusTooManyRequests, typeRateLimit},
+	CodeBackground:     {http.StatusTooManyRequests, typeRateLimit},
 	CodeLoading:        {http.StatusServiceUnavailable, typeServer},
 	CodeUnavailable:    {http.StatusServiceUnavailable, typeServer},
 	CodeDraining:       {http.StatusServiceUnavailable, typeServer},
+	CodeStore:          {http.StatusServiceUnavailable, typeServer},
 	CodeTimeout:        {http.StatusGatewayTimeout, typeServer},
 	CodeEngine:         {http.StatusInternalServerError, typeServer},
 	CodeBadTemplate:    {http.StatusServiceUnavailable, typeServer},
