@@ -40,7 +40,7 @@ const (
 	CodeUnavailable    Code = "station_unavailable"
 	CodeDraining       Code = "draining"
 	CodeStore          Code = "store_unavailable" // the store of responses cannot be read or written
-	CodeTimeout        Code = "station_timeout" // the station stopped making progress
+	CodeTimeout        Code = "station_timeout"   // the station stopped making progress
 	CodeEngine         Code = "engine_failed"
 	CodeBadTemplate    Code = "chat_template_broken" // the model cannot chat: its template does not work
 	CodeCancelled      Code = "client_closed_request"
