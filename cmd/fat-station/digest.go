@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"thoth/internal/env"
 	"thoth/internal/gguf"
 )
 
@@ -101,25 +102,12 @@ func (s stoppable) Read(p []byte) (int, error) {
 }
 
 func recordPath(abs string) string {
-	dir := cacheDir()
+	dir := env.CacheDir()
 	if dir == "" {
 		return ""
 	}
 	name := sha256.Sum256([]byte(abs))
 	return filepath.Join(dir, "digests", hex.EncodeToString(name[:])+".json")
-}
-
-// cacheDir is where this program may leave files for its next start; "" when
-// there is no such place.
-func cacheDir() string {
-	if dir := os.Getenv("THOTH_CACHE"); dir != "" {
-		return dir
-	}
-	base, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(base, "thoth")
 }
 
 func keep(record string, r digestRecord) {

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"thoth/internal/bucket"
+	"thoth/internal/env"
 	"thoth/station/engine"
 	"thoth/station/kvstore"
 	"thoth/station/kvstore/block"
@@ -57,7 +58,7 @@ func (f *kvFlags) check() error {
 		return bad("THOTH_KV_READERS, THOTH_KV_WRITERS and THOTH_KV_COLD_TIMEOUT must be above 0")
 	}
 	if f.Store != storeAuto && f.Store != storeNone {
-		if _, err := cold.Kind(f.Store); err != nil {
+		if _, err := bucket.Kind(f.Store); err != nil {
 			return bad("THOTH_KV_STORE: %v; or none, or auto", err)
 		}
 	}
@@ -91,22 +92,15 @@ func (f *kvFlags) open(tokenBytes int, log zerolog.Logger) (kvstore.Cold, string
 		return nil, "turned off by THOTH_KV_STORE or THOTH_KV_COLD_BYTES"
 	}
 	if store == storeAuto {
-		dir := cacheDir()
-		if dir == "" {
-			return nil, "there is no cache directory: set THOTH_CACHE or THOTH_KV_STORE"
-		}
-		dir = filepath.Join(dir, "kv")
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Sprintf("the cache directory cannot be used: %v", err)
-		}
-		if cold.OnMemory(dir) {
-			return nil, "the cache directory is kept in memory, which would fill it: set THOTH_KV_STORE to keep KV there all the same"
+		dir, why := bucket.InCache(env.CacheDir(), "kv", "THOTH_KV_STORE", "KV")
+		if why != "" {
+			return nil, why
 		}
 		store = dir
 	}
-	kind, err := cold.Kind(store)
+	kind, err := bucket.Kind(store)
 	if err != nil {
-		return nil, "the store cannot be used: " + cold.Sentence(err) // its path is the log's alone
+		return nil, "the store cannot be used: " + bucket.Sentence(err) // its path is the log's alone
 	}
 	key, _ := f.masterKey() // checked at start
 	return cold.OpenLater(kind, func(ctx context.Context) (*cold.Tier, error) {

@@ -5,6 +5,7 @@ package env
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -44,4 +45,17 @@ func UnsetEmpty() {
 			os.Unsetenv(name)
 		}
 	}
+}
+
+// CacheDir is the folder of what may be kept between runs: THOTH_CACHE, or thoth in
+// the user's cache folder; "" where there is none.
+func CacheDir() string {
+	if dir := os.Getenv("THOTH_CACHE"); dir != "" {
+		return dir
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(base, "thoth")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore"
 	"thoth/station/kvstore/block"
 )
@@ -50,7 +51,7 @@ func (t *Tier) choose(ctx context.Context, what kvstore.Which) (chosen []victim,
 	for _, k := range what.Keys {
 		keys[k] = true
 	}
-	take := func(o Object) error {
+	take := func(o bucket.Object) error {
 		n, tokens, ok := ParseObjectName(o.Name)
 		if ok && (len(keys) == 0 || keys[n.Key]) && (what.Name.Key == none || n.Key == what.Name.Key) && (what.Name.Parent == none || n.Parent == what.Name.Parent) {
 			chosen = append(chosen, victim{n, entry{size: o.Size, tokens: tokens}})
@@ -67,7 +68,7 @@ func (t *Tier) choose(ctx context.Context, what kvstore.Which) (chosen []victim,
 		}
 		return chosen, t.store.List(ctx, prefix, take)
 	}
-	roots, err := rootsOf(ctx, t.store)
+	roots, err := Roots(ctx, t.store)
 	for _, root := range roots {
 		if err == nil {
 			err = t.store.List(ctx, root+"/", take)

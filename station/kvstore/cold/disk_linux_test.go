@@ -1,7 +1,6 @@
 package cold
 
 import (
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -48,11 +47,4 @@ func TestTier_OnADiskThatIsFull(t *testing.T) {
 	require.Error(t, err)
 	require.Empty(t, tier.Stats(all).Drops)
 	require.Less(t, tier.Stats(all).FreeBytes, block.ObjectSize(blocks[0], false))
-}
-
-func TestOnMemory_KnowsADiskOfMemory(t *testing.T) {
-	require.False(t, OnMemory("/proc/self"), "proc is neither")
-	dir := tmpfs(t, "size=64k")
-	require.True(t, OnMemory(dir))
-	require.True(t, OnMemory(filepath.Join(dir, "not", "there")), "where a folder would come to be")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore"
 )
 
@@ -22,7 +23,7 @@ func state(t *testing.T, tier *Tier, want string) {
 
 func TestTier_AFailingStoreIsLeftAloneAndTriedBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &faulty{objects: memStore(t), latency: time.Millisecond}
+		s := &faulty{Objects: memStore(t), latency: time.Millisecond}
 		tier, err := open(context.Background(), s, "mem", "", opts())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, tier.Close()) }()
@@ -34,7 +35,7 @@ func TestTier_AFailingStoreIsLeftAloneAndTriedBehind(t *testing.T) {
 		require.True(t, ok, "the first probe has measured it")
 
 		s.set(errors.New("500 internal error"), nil)
-		for range tripAfter - 1 {
+		for range bucket.TripAfter - 1 {
 			_, err = tier.Get(t.Context(), b.Name, memory)
 			require.ErrorContains(t, err, "500")
 			_, ok = tier.Predict(1, 1)
@@ -47,7 +48,7 @@ func TestTier_AFailingStoreIsLeftAloneAndTriedBehind(t *testing.T) {
 		st := tier.Stats(all)
 		require.Equal(t, "failing", st.State)
 		require.Equal(t, "reading: it answers with errors", st.Reason)
-		require.EqualValues(t, tripAfter, st.Failures)
+		require.EqualValues(t, bucket.TripAfter, st.Failures)
 
 		calls := s.calls.Load()
 		_, err = tier.Get(t.Context(), b.Name, memory)
@@ -75,7 +76,7 @@ func TestTier_AFailingStoreIsLeftAloneAndTriedBehind(t *testing.T) {
 
 func TestTier_AStoreThatHangsIsGivenUpInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &faulty{objects: memStore(t)}
+		s := &faulty{Objects: memStore(t)}
 		o := opts()
 		o.Timeout = 2 * time.Second
 		tier, err := open(context.Background(), s, "mem", "", o)
@@ -84,14 +85,14 @@ func TestTier_AStoreThatHangsIsGivenUpInTime(t *testing.T) {
 		synctest.Wait()
 		b := chain(root(""), 64, 1)[0]
 		s.hang.Store(true)
-		for range tripAfter {
+		for range bucket.TripAfter {
 			began := time.Now()
 			require.ErrorIs(t, tier.Put(t.Context(), b), context.DeadlineExceeded)
 			require.Equal(t, o.Timeout, time.Since(began))
 		}
 		require.ErrorIs(t, tier.Put(t.Context(), b), kvstore.ErrFailing)
 		require.Equal(t, "writing: it does not answer in time", tier.Stats(all).Reason)
-		for range tripAfter {
+		for range bucket.TripAfter {
 			_, err := tier.Get(t.Context(), b.Name, memory)
 			require.Error(t, err)
 		}
@@ -106,23 +107,23 @@ func TestTier_AStoreThatHangsIsGivenUpInTime(t *testing.T) {
 
 func TestTier_AFullDiskStillReads(t *testing.T) {
 	dir := t.TempDir()
-	real, err := OpenStore(t.Context(), dir, true, time.Second)
+	real, err := bucket.Open(t.Context(), dir, true, time.Second)
 	require.NoError(t, err)
-	s := &faulty{objects: real}
+	s := &faulty{Objects: real}
 	tier := over(t, s, opts())
 	settled(t, tier)
 	blocks := chain(root(""), 64*8, 1)
 	put(t, tier, blocks[0])
 	full := &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
 	s.set(nil, full)
-	for i := range tripAfter {
+	for i := range bucket.TripAfter {
 		require.ErrorIs(t, tier.Put(t.Context(), blocks[1+i]), syscall.ENOSPC)
 	}
 	require.ErrorIs(t, tier.Put(t.Context(), blocks[5]), kvstore.ErrFailing)
 	st := tier.Stats(all)
 	require.Equal(t, "failing", st.State)
 	require.Equal(t, "writing: the disk is full", st.Reason)
-	require.GreaterOrEqual(t, st.Failures, uint64(tripAfter))
+	require.GreaterOrEqual(t, st.Failures, uint64(bucket.TripAfter))
 	require.Equal(t, []string{ObjectName(blocks[0].Name, 64)}, files(t, dir), "half files are gone")
 	got, err := tier.Get(t.Context(), blocks[0].Name, memory)
 	require.NoError(t, err)
@@ -142,7 +143,7 @@ func TestTier_AFolderThatCannotBeReadIsFailing(t *testing.T) {
 	put(t, tier, b)
 	require.NoError(t, os.Rename(dir, dir+".away"))
 	require.NoError(t, os.WriteFile(dir, nil, 0o600)) // root reads any folder, but no file as one
-	for range tripAfter {
+	for range bucket.TripAfter {
 		_, err := tier.Get(t.Context(), b.Name, memory)
 		require.ErrorIs(t, err, syscall.ENOTDIR)
 	}
@@ -171,7 +172,7 @@ func TestTier_ABucketThatBreaksAndHeals(t *testing.T) {
 			blocks := chain(root(""), 100, 1)
 			put(t, tier, blocks[0])
 			breakIt(f)
-			for range tripAfter {
+			for range bucket.TripAfter {
 				_, err := tier.Get(t.Context(), blocks[0].Name, memory)
 				require.Error(t, err)
 				require.NotErrorIs(t, err, kvstore.ErrNotFound)
@@ -203,7 +204,7 @@ func TestOpen_SaysWhyABucketCannotBeUsed(t *testing.T) {
 
 func TestTier_LearnsHowLongReadsTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &faulty{objects: memStore(t), latency: 20 * time.Millisecond}
+		s := &faulty{Objects: memStore(t), latency: 20 * time.Millisecond}
 		tier, err := open(context.Background(), s, "mem", "", opts())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, tier.Close()) }()
@@ -253,27 +254,4 @@ func TestSpeed_CountsReadsThatRunTogether(t *testing.T) {
 	s.end(3, time.Minute, time.Minute, 5, false)
 	d, _ = s.predict(1, 4<<20)
 	require.Equal(t, before, d, "a failure is no measure")
-}
-
-func TestBreaker_CountsARow(t *testing.T) {
-	var b breaker
-	bad := errors.New("x")
-	ctx := t.Context()
-	for range 10 {
-		require.False(t, b.record(ctx, bad))
-		require.False(t, b.record(ctx, bad))
-		require.False(t, b.record(ctx, nil))
-	}
-	ended, end := context.WithCancel(ctx)
-	end()
-	for range 10 {
-		require.False(t, b.record(ended, bad))
-	}
-	require.False(t, b.record(ctx, bad))
-	require.False(t, b.record(ctx, bad))
-	require.True(t, b.record(ctx, bad))
-	require.False(t, b.record(ctx, bad), "it opens once")
-	_, open := b.open()
-	require.True(t, open)
-	require.EqualValues(t, 24, b.count())
 }

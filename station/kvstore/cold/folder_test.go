@@ -2,7 +2,6 @@ package cold
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -85,53 +84,6 @@ func TestOpen_LeavesNothingOfItsTrial(t *testing.T) {
 	require.NoError(t, err)
 	settled(t, tier)
 	require.NoError(t, tier.Close())
-	require.Empty(t, files(t, dir))
-}
-
-func TestStore_SyncsBeforeAFileHasItsName(t *testing.T) {
-	s, err := OpenStore(t.Context(), t.TempDir(), true, 0)
-	require.NoError(t, err)
-	defer s.Close()
-	synced := 0
-	s.sync = func(f *os.File) error {
-		synced++
-		require.Len(t, temporary(files(t, s.Dir)), 1)
-		require.NoFileExists(t, filepath.Join(s.Dir, "a/b/c"))
-		i, err := f.Stat()
-		require.NoError(t, err)
-		require.EqualValues(t, 5, i.Size())
-		return nil
-	}
-	require.NoError(t, s.Write(t.Context(), "a/b/c", writing([]byte("bytes"))))
-	require.Equal(t, 1, synced)
-	require.Equal(t, []string{"a/b/c"}, files(t, s.Dir))
-
-	s.sync = func(*os.File) error { return errors.New("input/output error") }
-	require.ErrorContains(t, s.Write(t.Context(), "a/b/c", writing([]byte("other"))), "input/output error")
-	got, err := os.ReadFile(filepath.Join(s.Dir, "a/b/c"))
-	require.NoError(t, err)
-	require.Equal(t, "bytes", string(got))
-	require.Equal(t, []string{"a/b/c"}, files(t, s.Dir), "the half file is gone")
-}
-
-func TestStore_AWriteThatFailsLeavesNothing(t *testing.T) {
-	dir := t.TempDir()
-	for name, s := range map[string]*Store{"folder": nil, "mem": memStore(t)} {
-		if s == nil {
-			var err error
-			s, err = OpenStore(t.Context(), dir, true, 0)
-			require.NoError(t, err)
-		}
-		full := errors.New("no space left on device")
-		err := s.Write(t.Context(), "a/b/c", func(w io.Writer) error {
-			_, _ = w.Write(make([]byte, 100_000))
-			return full
-		})
-		require.ErrorIs(t, err, full, name)
-		_, err = s.Stat(t.Context(), "a/b/c")
-		require.ErrorIs(t, err, kvstore.ErrNotFound, name)
-		require.NoError(t, s.Close())
-	}
 	require.Empty(t, files(t, dir))
 }
 

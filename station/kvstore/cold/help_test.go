@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 )
 
@@ -70,7 +71,7 @@ func openTier(t testing.TB, url string, o Options) *Tier {
 }
 
 // over opens a tier on a store of the test's own making.
-func over(t testing.TB, s objects, o Options) *Tier {
+func over(t testing.TB, s bucket.Objects, o Options) *Tier {
 	t.Helper()
 	tier, err := open(context.Background(), s, "mem", "", o)
 	require.NoError(t, err)
@@ -78,9 +79,9 @@ func over(t testing.TB, s objects, o Options) *Tier {
 	return tier
 }
 
-func memStore(t testing.TB) *Store {
+func memStore(t testing.TB) *bucket.Bucket {
 	t.Helper()
-	s, err := OpenStore(context.Background(), "mem://", true, time.Second)
+	s, err := bucket.Open(context.Background(), "mem://", true, time.Second)
 	require.NoError(t, err)
 	return s
 }
@@ -118,7 +119,7 @@ func settled(t testing.TB, tier *Tier) {
 
 // faulty is a store whose calls a test may delay, hang or fail.
 type faulty struct {
-	objects
+	bucket.Objects
 	latency time.Duration
 	hang    atomic.Bool
 	calls   atomic.Int64
@@ -160,16 +161,16 @@ func (f *faulty) Write(ctx context.Context, name string, fill func(io.Writer) er
 	failWrite := f.failWrite
 	f.mu.Unlock()
 	if failWrite != nil {
-		return f.objects.Write(ctx, name, func(w io.Writer) error { return fill(&half{w, failWrite, 100}) })
+		return f.Objects.Write(ctx, name, func(w io.Writer) error { return fill(&half{w, failWrite, 100}) })
 	}
-	return f.objects.Write(ctx, name, fill)
+	return f.Objects.Write(ctx, name, fill)
 }
 
 func (f *faulty) Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error) {
 	if err := f.before(ctx); err != nil {
 		return nil, 0, err
 	}
-	r, size, err := f.objects.Read(ctx, name, limit)
+	r, size, err := f.Objects.Read(ctx, name, limit)
 	if err == nil && f.latency > 0 {
 		r = slow{r} // or in a test's own time there would be no rate
 	}
@@ -184,32 +185,32 @@ func (s slow) Read(p []byte) (int, error) {
 	return s.ReadCloser.Read(p)
 }
 
-func (f *faulty) Stat(ctx context.Context, name string) (Object, error) {
+func (f *faulty) Stat(ctx context.Context, name string) (bucket.Object, error) {
 	if err := f.before(ctx); err != nil {
-		return Object{}, err
+		return bucket.Object{}, err
 	}
-	return f.objects.Stat(ctx, name)
+	return f.Objects.Stat(ctx, name)
 }
 
-func (f *faulty) List(ctx context.Context, prefix string, each func(Object) error) error {
+func (f *faulty) List(ctx context.Context, prefix string, each func(bucket.Object) error) error {
 	if err := f.before(ctx); err != nil {
 		return err
 	}
-	return f.objects.List(ctx, prefix, each)
+	return f.Objects.List(ctx, prefix, each)
 }
 
-func (f *faulty) Top(ctx context.Context, each func(Object) error) error {
+func (f *faulty) Top(ctx context.Context, each func(bucket.Object) error) error {
 	if err := f.before(ctx); err != nil {
 		return err
 	}
-	return f.objects.Top(ctx, each)
+	return f.Objects.Top(ctx, each)
 }
 
 func (f *faulty) Delete(ctx context.Context, name string) error {
 	if err := f.before(ctx); err != nil {
 		return err
 	}
-	return f.objects.Delete(ctx, name)
+	return f.Objects.Delete(ctx, name)
 }
 
 // half writes some bytes and then fails, as a full disk does.
@@ -245,11 +246,11 @@ func temporary(names []string) (found []string) {
 
 // held is a store whose listing of the top waits.
 type held struct {
-	objects
+	bucket.Objects
 	until chan struct{}
 }
 
-func (h *held) Top(ctx context.Context, each func(Object) error) error {
+func (h *held) Top(ctx context.Context, each func(bucket.Object) error) error {
 	<-h.until
-	return h.objects.Top(ctx, each)
+	return h.Objects.Top(ctx, each)
 }

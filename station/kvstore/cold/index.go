@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 )
 
@@ -79,7 +80,7 @@ func (x *index) add(n block.Name, tokens int, size int64, at time.Time) {
 
 // met notes a block that a sweep has met, unless it was deleted since the listing
 // named it, or has just landed and is still reserved for.
-func (x *index) met(n block.Name, tokens int, o Object) {
+func (x *index) met(n block.Name, tokens int, o bucket.Object) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if _, gone := x.gone[n]; !gone && !x.puts[o.Name] {

@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/rs/zerolog"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore"
 	"thoth/station/kvstore/block"
 	"thoth/station/wire"
@@ -44,7 +45,7 @@ type Later struct {
 
 var _ kvstore.Cold = (*Later)(nil)
 
-// OpenLater opens a tier of a kind (see [Kind]) behind, and tries again until that
+// OpenLater opens a tier of a kind (see [bucket.Kind]) behind, and tries again until that
 // succeeds or Close. It returns after the first try, or before when that takes long.
 func OpenLater(kind string, open func(context.Context) (*Tier, error), log zerolog.Logger) *Later {
 	ctx, stop := context.WithCancel(context.Background())
@@ -91,7 +92,7 @@ func (l *Later) try(ctx context.Context, tried func()) {
 // failed notes why the store could not be opened. The log has the error, which names
 // the place, once for each reason; others get the sentence.
 func (l *Later) failed(err error) {
-	reason := "the store cannot be used: " + Sentence(err)
+	reason := "the store cannot be used: " + bucket.Sentence(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures++

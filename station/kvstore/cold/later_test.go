@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore"
 	"thoth/station/kvstore/block"
 	"thoth/station/wire"
@@ -119,7 +120,7 @@ func TestLater_ClosesWhatOpensMeanwhile(t *testing.T) {
 
 // closing is a store that notes its end.
 type closing struct {
-	objects
+	bucket.Objects
 	closed *atomic.Bool
 }
 
@@ -127,17 +128,5 @@ func (c *closing) Close() error {
 	if c.closed.Swap(true) {
 		return errors.New("closed twice")
 	}
-	return c.objects.Close()
-}
-
-func TestKind_RefusesWhatCanBeNoStore(t *testing.T) {
-	for url, want := range map[string]string{"/a/b": "file", "file:///a": "file", "s3://b/p?region=x": "s3", "gs://b": "gs", "mem://": "mem"} {
-		kind, err := Kind(url)
-		require.NoError(t, err)
-		require.Equal(t, want, kind)
-	}
-	for _, url := range []string{"", "relative", "/", "/a/..", "s3://", "gs:///p", "file://host/dir", "file:///a?x=1", "ftp://h", "s3://%zz"} {
-		_, err := Kind(url)
-		require.Error(t, err, url)
-	}
+	return c.Objects.Close()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 )
 
@@ -30,12 +31,12 @@ const (
 	kvBytes    = 23_040 // of one position, SmolLM2-135M with f16 KV
 )
 
-func layoutStores(b *testing.B) map[string]objects {
-	folder, err := OpenStore(b.Context(), b.TempDir(), true, time.Second)
+func layoutStores(b *testing.B) map[string]bucket.Objects {
+	folder, err := bucket.Open(b.Context(), b.TempDir(), true, time.Second)
 	require.NoError(b, err)
-	mem, err := OpenStore(b.Context(), "mem://?nomd5", true, time.Second)
+	mem, err := bucket.Open(b.Context(), "mem://?nomd5", true, time.Second)
 	require.NoError(b, err)
-	return map[string]objects{
+	return map[string]bucket.Objects{
 		"folder": folder,
 		"bucket": &delayed{mem, 20 * time.Millisecond, 0},
 		"narrow": &delayed{mem, 20 * time.Millisecond, 100e6},
@@ -45,19 +46,19 @@ func layoutStores(b *testing.B) map[string]objects {
 // delayed is a store that takes its time for a call, and gives each of any number of
 // them so many bytes a second; 0: as fast as memory.
 type delayed struct {
-	objects
+	bucket.Objects
 	by   time.Duration
 	rate float64
 }
 
 func (d *delayed) Write(ctx context.Context, name string, fill func(io.Writer) error) error {
 	time.Sleep(d.by)
-	return d.objects.Write(ctx, name, func(w io.Writer) error { return fill(paced{Writer: w, rate: d.rate}) })
+	return d.Objects.Write(ctx, name, func(w io.Writer) error { return fill(paced{Writer: w, rate: d.rate}) })
 }
 
 func (d *delayed) Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error) {
 	time.Sleep(d.by)
-	r, size, err := d.objects.Read(ctx, name, limit)
+	r, size, err := d.Objects.Read(ctx, name, limit)
 	return struct {
 		io.Reader
 		io.Closer

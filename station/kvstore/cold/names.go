@@ -1,10 +1,12 @@
 package cold
 
 import (
+	"context"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 )
 
@@ -44,8 +46,13 @@ func ParseObjectName(s string) (n block.Name, tokens int, ok bool) {
 // rootName tells whether a folder at the top is named like a root, and so ours.
 var rootName = regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString
 
-// probePrefix begins the names of the objects that try a store out, at its top.
-const probePrefix = ".thoth-probe-"
-
-// probeName tells whether an object at the top is a probe that was left behind.
-func probeName(s string) bool { return strings.HasPrefix(s, probePrefix) }
+// Roots lists the folders at the top that are named like roots.
+func Roots(ctx context.Context, o bucket.Objects) (roots []string, err error) {
+	err = o.Top(ctx, func(o bucket.Object) error {
+		if o.Folder && rootName(o.Name) {
+			roots = append(roots, o.Name)
+		}
+		return nil
+	})
+	return roots, err
+}

@@ -1,17 +1,13 @@
 package cold
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
 
-	"thoth/station/kvstore"
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 )
 
@@ -27,45 +23,7 @@ const (
 func (t *Tier) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
 	defer cancel()
-	name, content := probeObject(64)
-	if err := t.store.Write(ctx, name, writing(content)); err != nil {
-		return fmt.Errorf("writing: %w", err)
-	}
-	err := func() error {
-		r, _, err := t.store.Read(ctx, name, -1)
-		if err != nil {
-			return fmt.Errorf("reading: %w", err)
-		}
-		defer r.Close()
-		got, err := io.ReadAll(io.LimitReader(r, int64(len(content))+1))
-		if err != nil {
-			return fmt.Errorf("reading: %w", err)
-		}
-		if !bytes.Equal(got, content) {
-			return errors.New("reading: other bytes come back than were written")
-		}
-		if err := t.store.List(ctx, (block.Key{}).String()+"/", func(Object) error { return nil }); err != nil {
-			return fmt.Errorf("listing: %w", err)
-		}
-		return nil
-	}()
-	if derr := t.store.Delete(ctx, name); err == nil && derr != nil {
-		err = fmt.Errorf("deleting: %w", derr)
-	}
-	return err
-}
-
-func probeObject(size int) (name string, content []byte) {
-	content = make([]byte, size)
-	_, _ = rand.Read(content) // never fails
-	return probePrefix + hex.EncodeToString(content[:8]), content
-}
-
-func writing(content []byte) func(io.Writer) error {
-	return func(w io.Writer) error {
-		_, err := w.Write(content)
-		return err
-	}
+	return bucket.Try(ctx, t.store, (block.Key{}).String())
 }
 
 // probeLoop measures the store at first, and tries it again whenever that is asked for:
@@ -99,12 +57,12 @@ func (t *Tier) probeLoop(ctx context.Context) {
 // worked as it should.
 func (t *Tier) probe(ctx context.Context, size int, rate bool) (well bool) {
 	defer t.probed.Add(1)
-	name, content := probeObject(size)
-	err := t.call(ctx, func(ctx context.Context) error { return t.store.Write(ctx, name, writing(content)) })
+	name, content := bucket.ProbeObject(size)
+	err := t.call(ctx, func(ctx context.Context) error { return t.store.Write(ctx, name, bucket.Writing(content)) })
 	if t.wrote(ctx, err) != nil {
 		// Reading may go on while writing fails: any answer is good.
 		_, err := t.stat(ctx, name)
-		if errors.Is(err, kvstore.ErrNotFound) {
+		if errors.Is(err, bucket.ErrNotFound) {
 			err = nil
 		}
 		_ = t.note(ctx, &t.reads, "reading", err)

@@ -5,33 +5,24 @@ import (
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"errors"
-	"strings"
+	"fmt"
 	"sync"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 )
 
 // KeyBytes is the length of a master key.
-const KeyBytes = 32
+const KeyBytes = bucket.KeyBytes
 
 // ParseKey reads a master key as THOTH_KV_KEY gives it; "" is none, and nil.
 func ParseKey(text string) ([]byte, error) {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return nil, nil
+	key, err := bucket.ParseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("THOTH_KV_KEY: %w", err)
 	}
-	if k, err := hex.DecodeString(text); err == nil && len(k) == KeyBytes {
-		return k, nil
-	}
-	for _, e := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
-		if k, err := e.DecodeString(text); err == nil && len(k) == KeyBytes {
-			return k, nil
-		}
-	}
-	return nil, errors.New("THOTH_KV_KEY: want 32 bytes, as 64 hex digits or in base64 (openssl rand -hex 32 makes such a key)")
+	return key, nil
 }
 
 // Fingerprint names a master key without telling it, for block.Identity.Sealed;

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 	"thoth/station/wire"
 )
@@ -64,14 +65,14 @@ func (t *Tier) Stats(usable func(root block.Key) bool) wire.KVTier {
 		FreeBytes:   t.counts.free.Load(),
 		UsableBytes: t.index.usable(usable),
 		Evictions:   uint64(t.counts.evictions.Load()),
-		Failures:    t.reads.count() + t.writes.count(),
+		Failures:    t.reads.Count() + t.writes.Count(),
 	}
 	t.index.mu.Lock()
 	s.Bytes, s.Blocks = t.index.bytes+t.index.strays, t.index.blocks
 	t.index.mu.Unlock()
-	if why, open := t.reads.open(); open {
+	if why, open := t.reads.Open(); open {
 		s.State, s.Reason = "failing", "reading: "+why
-	} else if why, open := t.writes.open(); open {
+	} else if why, open := t.writes.Open(); open {
 		s.State, s.Reason = "failing", "writing: "+why
 	}
 	c := &t.counts
@@ -87,6 +88,6 @@ func (t *Tier) Stats(usable func(root block.Key) bool) wire.KVTier {
 // measureDisk looks how much the disk has left.
 func (t *Tier) measureDisk() {
 	if t.dir != "" {
-		t.counts.free.Store(freeBytes(t.dir))
+		t.counts.free.Store(bucket.FreeBytes(t.dir))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 )
 
@@ -15,7 +16,7 @@ func (t *Tier) sweepLoop(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := t.sweep(ctx); err != nil && ctx.Err() == nil {
-			t.o.Logger.Warn().Str("reason", Sentence(err)).Msg("the cold store could not be swept")
+			t.o.Logger.Warn().Str("reason", bucket.Sentence(err)).Msg("the cold store could not be swept")
 		}
 		select {
 		case <-ctx.Done():
@@ -36,9 +37,9 @@ func (t *Tier) sweep(ctx context.Context) error {
 	t.index.begin()
 	var strays int64
 	// One is dropped when it is met: a list of them would have no bound.
-	stray := func(o Object) error {
+	stray := func(o bucket.Object) error {
 		if !o.Time.Before(before) {
-			if !probeName(o.Name) && !t.index.ours(o.Name) { // those come and go
+			if !bucket.ProbeName(o.Name) && !t.index.ours(o.Name) { // those come and go
 				strays += o.Size
 			}
 			return nil
@@ -51,11 +52,11 @@ func (t *Tier) sweep(ctx context.Context) error {
 		return nil
 	}
 	var roots []string
-	err := t.store.Top(ctx, func(o Object) error {
+	err := t.store.Top(ctx, func(o bucket.Object) error {
 		switch {
 		case o.Folder && rootName(o.Name):
 			roots = append(roots, o.Name)
-		case !o.Folder && probeName(o.Name):
+		case !o.Folder && bucket.ProbeName(o.Name):
 			return stray(o)
 		}
 		return nil
@@ -64,7 +65,7 @@ func (t *Tier) sweep(ctx context.Context) error {
 		return err
 	}
 	for _, root := range roots {
-		err := t.store.List(ctx, root+"/", func(o Object) error {
+		err := t.store.List(ctx, root+"/", func(o bucket.Object) error {
 			n, tokens, ok := ParseObjectName(o.Name)
 			if !ok {
 				return stray(o)
@@ -92,7 +93,7 @@ func (t *Tier) sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	return t.store.Prune(ctx, before)
+	return t.store.Prune(ctx, before, rootName)
 }
 
 // drop deletes blocks that were taken out of the index, and counts them; those that it

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore"
 	"thoth/station/kvstore/block"
 )
@@ -38,7 +39,7 @@ func TestSweep_DropsOldStraysOfOursAlone(t *testing.T) {
 		write(t, fileOf(dir, blocks[0])+".18a1b2c3d4.tmp", 1000),
 		write(t, filepath.Join(r, "README"), 10),
 		write(t, filepath.Join(r, blocks[1].Parent.String(), "deeper", "x"), 10),
-		write(t, filepath.Join(dir, probePrefix+"0123"), 64),
+		write(t, filepath.Join(dir, ".thoth-probe-0123"), 64),
 	}
 	for _, f := range old {
 		age(t, f, 2*time.Hour)
@@ -178,23 +179,23 @@ func TestSweep_PagesThroughABucket(t *testing.T) {
 		t.Skip("2,500 objects over HTTP")
 	}
 	f := newS3(t)
-	s, err := OpenStore(t.Context(), f.url, true, 10*time.Second)
+	s, err := bucket.Open(t.Context(), f.url, true, 10*time.Second)
 	require.NoError(t, err)
 	defer s.Close()
 	r := root("").String()
-	names := make([]string, 2*pageSize+500)
+	names := make([]string, 2*bucket.PageSize+500)
 	for i := range names {
 		names[i] = r + "/" + block.Key{byte(i), byte(i >> 8)}.String() + "/" + block.Key{1, byte(i), byte(i >> 8)}.String()
 	}
-	require.NoError(t, each(names, func(n string) error { return s.Write(t.Context(), n, writing([]byte("x"))) }))
+	require.NoError(t, each(names, func(n string) error { return s.Write(t.Context(), n, bucket.Writing([]byte("x"))) }))
 	var got []string
-	require.NoError(t, s.List(t.Context(), r+"/", func(o Object) error { got = append(got, o.Name); return nil }))
+	require.NoError(t, s.List(t.Context(), r+"/", func(o bucket.Object) error { got = append(got, o.Name); return nil }))
 	slices.Sort(names)
 	require.Equal(t, names, got)
 	tops := 0
-	require.NoError(t, s.Top(t.Context(), func(o Object) error {
+	require.NoError(t, s.Top(t.Context(), func(o bucket.Object) error {
 		tops++
-		require.Equal(t, Object{Name: r, Folder: true}, o)
+		require.Equal(t, bucket.Object{Name: r, Folder: true}, o)
 		return nil
 	}))
 	require.Equal(t, 1, tops)
@@ -202,7 +203,7 @@ func TestSweep_PagesThroughABucket(t *testing.T) {
 
 // A start does not wait for what lies in the store.
 func TestOpen_IsReadyWithTenThousandBlocksAsWithNone(t *testing.T) {
-	s := &faulty{objects: memStore(t)}
+	s := &faulty{Objects: memStore(t)}
 	hold := make(chan struct{})
 	tier := over(t, &held{s, hold}, opts())
 	b := chain(root(""), 64, 1)[0]

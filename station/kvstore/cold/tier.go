@@ -12,13 +12,13 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"thoth/internal/bucket"
 	"thoth/station/kvstore"
 	"thoth/station/kvstore/block"
 )
 
 var (
 	_ kvstore.Cold = (*Tier)(nil)
-	_ objects      = (*Store)(nil)
 )
 
 // Options of a tier.
@@ -65,15 +65,15 @@ func (o Options) withDefaults() (Options, error) {
 // block must not be written after its reader gave it up.
 type Tier struct {
 	o     Options
-	store objects
+	store bucket.Objects
 	kind  string
 	dir   string // of a folder
 	seals *Sealer
 
 	index  *index
 	speed  speed
-	reads  breaker
-	writes breaker
+	reads  bucket.Breaker
+	writes bucket.Breaker
 	counts counts
 
 	probed  atomic.Int64 // probes that came to their end
@@ -83,14 +83,14 @@ type Tier struct {
 	probes  chan struct{} // asks for a probe
 }
 
-// Open opens the store of a URL (see the package comment) and tries it out: it
+// Open opens the store of a URL (see package bucket) and tries it out: it
 // writes, lists, reads and deletes a small object. Sweeping and measuring go on behind.
 func Open(ctx context.Context, address string, o Options) (*Tier, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	s, err := OpenStore(ctx, address, true, o.Timeout)
+	s, err := bucket.Open(ctx, address, true, o.Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("THOTH_KV_STORE: %w", err)
 	}
@@ -101,7 +101,7 @@ func Open(ctx context.Context, address string, o Options) (*Tier, error) {
 	return t, nil
 }
 
-func open(ctx context.Context, s objects, kind, dir string, o Options) (*Tier, error) {
+func open(ctx context.Context, s bucket.Objects, kind, dir string, o Options) (*Tier, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (t *Tier) Close() error {
 // Put writes a block, unless the store has it. A block that needs room in the budget
 // pushes out the longest unused ones.
 func (t *Tier) Put(ctx context.Context, b *block.Block) error {
-	if _, open := t.writes.open(); open {
+	if _, open := t.writes.Open(); open {
 		return kvstore.ErrFailing
 	}
 	if len(b.Data) != len(b.Tokens)*t.o.TokenBytes {
@@ -147,7 +147,7 @@ func (t *Tier) Put(ctx context.Context, b *block.Block) error {
 		t.index.see(b.Name, len(b.Tokens), there.Size, t.o.Now())
 		return nil
 	}
-	if err != nil && !errors.Is(err, kvstore.ErrNotFound) {
+	if err != nil && !errors.Is(err, bucket.ErrNotFound) {
 		return t.wrote(ctx, err)
 	}
 
@@ -183,7 +183,7 @@ func (t *Tier) Get(ctx context.Context, name block.Name, into func(positions int
 
 // GetTail is Get of a block of so many tokens, which its object's name tells.
 func (t *Tier) GetTail(ctx context.Context, name block.Name, tokens int, into func(positions int) ([]byte, error)) (*block.Block, error) {
-	if _, open := t.reads.open(); open {
+	if _, open := t.reads.Open(); open {
 		return nil, kvstore.ErrFailing
 	}
 	object := ObjectName(name, tokens)
@@ -201,18 +201,18 @@ func (t *Tier) GetTail(ctx context.Context, name block.Name, tokens int, into fu
 	)
 	switch {
 	case err == nil:
-		t.reads.record(ctx, nil)
+		t.reads.Record(ctx, nil)
 		t.index.see(name, tokens, block.ObjectSize(b, t.seals != nil), time.Time{})
 		t.index.touch(name, t.o.Now())
 		return b, nil
-	case errors.Is(err, kvstore.ErrNotFound):
-		t.reads.record(ctx, nil)
+	case errors.Is(err, bucket.ErrNotFound):
+		t.reads.Record(ctx, nil)
 		t.index.forget(name)
 		return nil, kvstore.ErrNotFound
 	case errors.As(err, &refused):
 		return nil, refused.error
 	case errors.As(err, &fault):
-		t.reads.record(ctx, nil)
+		t.reads.Record(ctx, nil)
 		t.damaged(ctx, object, name, fault)
 		return nil, fault
 	}
@@ -225,7 +225,7 @@ func (t *Tier) read(ctx context.Context, object string, name block.Name, into fu
 	r, size, err := t.store.Read(ctx, object, -1)
 	first := time.Since(began)
 	if err != nil {
-		t.speed.end(together, first, 0, 0, errors.Is(err, kvstore.ErrNotFound))
+		t.speed.end(together, first, 0, 0, errors.Is(err, bucket.ErrNotFound))
 		return nil, err
 	}
 	defer r.Close()
@@ -279,7 +279,7 @@ const maxTails = 16
 // Tails lists the tails below parent: the last written of one page of a listing,
 // newest first. Below a shared prompt there may be any number of them.
 func (t *Tier) Tails(ctx context.Context, root, parent block.Key) ([]kvstore.Tail, error) {
-	if _, open := t.reads.open(); open {
+	if _, open := t.reads.Open(); open {
 		return nil, kvstore.ErrFailing
 	}
 	type dated struct {
@@ -289,14 +289,14 @@ func (t *Tier) Tails(ctx context.Context, root, parent block.Key) ([]kvstore.Tai
 	var found []dated
 	listed := 0
 	err := t.call(ctx, func(ctx context.Context) error {
-		return t.store.List(ctx, root.String()+"/"+parent.String()+"/", func(o Object) error {
+		return t.store.List(ctx, root.String()+"/"+parent.String()+"/", func(o bucket.Object) error {
 			if n, tokens, ok := ParseObjectName(o.Name); ok {
 				t.index.see(n, tokens, o.Size, o.Time)
 				if tokens < block.Tokens {
 					found = append(found, dated{kvstore.Tail{Name: n, Tokens: tokens}, o.Time})
 				}
 			}
-			if listed++; listed == pageSize {
+			if listed++; listed == bucket.PageSize {
 				return errEnough
 			}
 			return nil
@@ -305,7 +305,7 @@ func (t *Tier) Tails(ctx context.Context, root, parent block.Key) ([]kvstore.Tai
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, t.readFailed(ctx, err)
 	}
-	t.reads.record(ctx, nil)
+	t.reads.Record(ctx, nil)
 	slices.SortFunc(found, func(a, b dated) int { return b.at.Compare(a.at) })
 	tails := make([]kvstore.Tail, 0, maxTails)
 	for _, d := range found[:min(len(found), maxTails)] {
@@ -319,7 +319,7 @@ var errEnough = errors.New("enough")
 
 // Predict tells how long it takes to read so many blocks of so many bytes together.
 func (t *Tier) Predict(blocks int, bytes int64) (time.Duration, bool) {
-	if _, open := t.reads.open(); open {
+	if _, open := t.reads.Open(); open {
 		return 0, false
 	}
 	return t.speed.predict(blocks, bytes)
@@ -348,7 +348,7 @@ func (t *Tier) call(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-func (t *Tier) stat(ctx context.Context, name string) (o Object, err error) {
+func (t *Tier) stat(ctx context.Context, name string) (o bucket.Object, err error) {
 	err = t.call(ctx, func(ctx context.Context) error {
 		o, err = t.store.Stat(ctx, name)
 		return err
@@ -358,7 +358,7 @@ func (t *Tier) stat(ctx context.Context, name string) (o Object, err error) {
 
 func (t *Tier) delete(ctx context.Context, name string) error {
 	err := t.call(ctx, func(ctx context.Context) error { return t.store.Delete(ctx, name) })
-	if errors.Is(err, kvstore.ErrNotFound) {
+	if errors.Is(err, bucket.ErrNotFound) {
 		return nil // another process was first
 	}
 	return err
@@ -374,9 +374,9 @@ func (t *Tier) wrote(ctx context.Context, err error) error {
 	return t.note(ctx, &t.writes, "writing", err)
 }
 
-func (t *Tier) note(ctx context.Context, b *breaker, doing string, err error) error {
-	if b.record(ctx, err) {
-		t.o.Logger.Error().Str("reason", Sentence(err)).Msgf("the cold store fails at %s; it is tried again behind", doing)
+func (t *Tier) note(ctx context.Context, b *bucket.Breaker, doing string, err error) error {
+	if b.Record(ctx, err) {
+		t.o.Logger.Error().Str("reason", bucket.Sentence(err)).Msgf("the cold store fails at %s; it is tried again behind", doing)
 		ask(t.probes)
 	}
 	if err != nil {
@@ -388,7 +388,7 @@ func (t *Tier) note(ctx context.Context, b *breaker, doing string, err error) er
 // notThere tells whether err says that there is no such block, or none that is usable.
 func notThere(err error) bool {
 	var fault *block.Fault
-	return errors.Is(err, kvstore.ErrNotFound) || errors.As(err, &fault)
+	return errors.Is(err, bucket.ErrNotFound) || errors.As(err, &fault)
 }
 
 // ask wakes a loop, unless it is to wake already.

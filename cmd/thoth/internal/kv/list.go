@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"thoth/station/kvstore"
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 )
 
@@ -108,7 +108,7 @@ func (s *Store) Blocks(ctx context.Context, root string) (list []Block, err erro
 		})
 		var f *block.Fault
 		switch {
-		case errors.Is(err, kvstore.ErrNotFound):
+		case errors.Is(err, bucket.ErrNotFound):
 			return nil
 		case errors.As(err, &f):
 			b.Fault = string(f.Reason)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"thoth/station/kvstore"
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 	"thoth/station/kvstore/cold"
 )
@@ -20,7 +20,7 @@ const Timeout = time.Minute
 
 // Store is a cold store with the key that its sealed blocks open with.
 type Store struct {
-	objects *cold.Store
+	objects *bucket.Bucket
 	seals   *cold.Sealer
 }
 
@@ -36,7 +36,7 @@ func Open(ctx context.Context, address, key string, create bool) (*Store, error)
 			return nil, err
 		}
 	}
-	s, err := cold.OpenStore(ctx, address, create, Timeout)
+	s, err := bucket.Open(ctx, address, create, Timeout)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
@@ -48,7 +48,7 @@ func (s *Store) Close() error { return s.objects.Close() }
 
 // stored is an object with its place.
 type stored struct {
-	cold.Object
+	bucket.Object
 	block.Name
 	tokens int  // by its name
 	stray  bool // no block: a temporary or foreign file
@@ -59,7 +59,7 @@ func (s *Store) each(ctx context.Context, root string, f func(stored) error) err
 	var roots []string
 	if root == "" {
 		var err error
-		if roots, err = s.objects.Roots(ctx); err != nil {
+		if roots, err = cold.Roots(ctx, s.objects); err != nil {
 			return err
 		}
 	} else {
@@ -70,7 +70,7 @@ func (s *Store) each(ctx context.Context, root string, f func(stored) error) err
 		roots = []string{k.String()}
 	}
 	for _, r := range roots {
-		err := s.objects.List(ctx, r+"/", func(o cold.Object) error {
+		err := s.objects.List(ctx, r+"/", func(o bucket.Object) error {
 			n, tokens, ok := cold.ParseObjectName(o.Name)
 			return f(stored{Object: o, Name: n, tokens: tokens, stray: !ok})
 		})
@@ -141,7 +141,7 @@ func (s *Store) check(r io.Reader, size int64, o stored) error {
 func (s *Store) delete(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	if err := s.objects.Delete(ctx, name); !errors.Is(err, kvstore.ErrNotFound) {
+	if err := s.objects.Delete(ctx, name); !errors.Is(err, bucket.ErrNotFound) {
 		return err
 	}
 	return nil

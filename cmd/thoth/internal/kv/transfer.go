@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"thoth/station/kvstore"
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 	"thoth/station/kvstore/cold"
 )
@@ -32,7 +32,7 @@ func (s *Store) Export(ctx context.Context, root string, out io.Writer) (blocks 
 			_, err := io.CopyN(w, r, n)
 			return err
 		})
-		if errors.Is(err, kvstore.ErrNotFound) {
+		if errors.Is(err, bucket.ErrNotFound) {
 			return nil // evicted meanwhile
 		}
 		if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) Import(ctx context.Context, in io.Reader, out io.Writer) (done I
 		if _, err := object.ReadFrom(r); err != nil {
 			return done, fmt.Errorf("the archive: %w", err)
 		}
-		o := stored{Object: cold.Object{Name: h.Name}, Name: n, tokens: tokens}
+		o := stored{Object: bucket.Object{Name: h.Name}, Name: n, tokens: tokens}
 		var f *block.Fault
 		if err := s.check(bytes.NewReader(object.Bytes()), int64(object.Len()), o); errors.As(err, &f) {
 			refuse(f.Reason, f.Detail)
@@ -114,7 +114,7 @@ func (s *Store) put(ctx context.Context, h *tar.Header, object []byte, done *Imp
 	case err == nil && there.Size == int64(len(object)):
 		done.There++
 		return nil
-	case err != nil && !errors.Is(err, kvstore.ErrNotFound):
+	case err != nil && !errors.Is(err, bucket.ErrNotFound):
 		return err
 	}
 	err = s.objects.Write(ctx, h.Name, func(w io.Writer) error {

@@ -7,7 +7,7 @@ import (
 	"io"
 	"sync"
 
-	"thoth/station/kvstore"
+	"thoth/internal/bucket"
 	"thoth/station/kvstore/block"
 )
 
@@ -41,7 +41,7 @@ func (s *Store) Verify(ctx context.Context, root string, fix bool, out io.Writer
 		case o.stray:
 			v.Strays++
 			return nil
-		case errors.Is(err, kvstore.ErrNotFound):
+		case errors.Is(err, bucket.ErrNotFound):
 			return nil // it was evicted meanwhile
 		case errors.As(err, &f):
 			v.Damaged++

@@ -1,4 +1,4 @@
-package cold
+package bucket
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeBytes is what the disk of a folder has left for us.
-func freeBytes(dir string) int64 {
+// FreeBytes is what the disk of a folder has left for us.
+func FreeBytes(dir string) int64 {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil {
 		return 0
@@ -18,7 +18,7 @@ func freeBytes(dir string) int64 {
 }
 
 // OnMemory tells whether a folder lies, or would lie, on a disk that is memory
-// (tmpfs, ramfs): blocks there take what the model needs, and survive no machine.
+// (tmpfs, ramfs): what is kept there takes what the model needs, and survives no machine.
 func OnMemory(dir string) bool {
 	for dir, _ = filepath.Abs(dir); ; dir = filepath.Dir(dir) {
 		var s unix.Statfs_t

@@ -1,4 +1,4 @@
-package cold
+package bucket
 
 // The kinds of stores besides folders, by the scheme of their URL.
 import (

@@ -1,4 +1,4 @@
-package cold
+package bucket
 
 import (
 	"context"
@@ -7,20 +7,20 @@ import (
 	"syscall"
 )
 
-// tripAfter is how many failures in a row make a store failing.
-const tripAfter = 3
+// TripAfter is how many failures in a row make a store failing.
+const TripAfter = 3
 
-// breaker watches one kind of call, reads or writes: a full disk still reads.
-type breaker struct {
+// Breaker watches one kind of call, reads or writes: a full disk still reads.
+type Breaker struct {
 	mu       sync.Mutex
 	row      int    // failures in a row
 	reason   string // why it is open; "" when closed
 	failures uint64 // of all time
 }
 
-// record notes how a call went. A call that its caller gave up says nothing. It tells
+// Record notes how a call went. A call that its caller gave up says nothing. It tells
 // whether this failure opened the breaker.
-func (b *breaker) record(ctx context.Context, err error) (tripped bool) {
+func (b *Breaker) Record(ctx context.Context, err error) (tripped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -31,7 +31,7 @@ func (b *breaker) record(ctx context.Context, err error) (tripped bool) {
 		return false
 	}
 	b.failures++
-	if b.row++; b.row < tripAfter {
+	if b.row++; b.row < TripAfter {
 		return false
 	}
 	tripped = b.reason == ""
@@ -39,14 +39,15 @@ func (b *breaker) record(ctx context.Context, err error) (tripped bool) {
 	return tripped
 }
 
-// open tells whether calls are refused, and why.
-func (b *breaker) open() (reason string, open bool) {
+// Open tells whether calls are refused, and why.
+func (b *Breaker) Open() (reason string, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reason, b.reason != ""
 }
 
-func (b *breaker) count() uint64 {
+// Count is how many calls have failed, of all time.
+func (b *Breaker) Count() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.failures

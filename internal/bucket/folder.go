@@ -1,4 +1,4 @@
-package cold
+package bucket
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 // A folder is listed here and not by the driver, which walks all of it again for
 // each page.
 
-func (s *Store) top(ctx context.Context, each func(Object) error) error {
+func (s *Bucket) top(ctx context.Context, each func(Object) error) error {
 	return readDir(ctx, s.Dir, func(e fs.DirEntry, i fs.FileInfo) error {
 		return each(Object{Name: e.Name(), Size: i.Size(), Time: i.ModTime(), Folder: e.IsDir()})
 	})
 }
 
 // walk gives the files whose path below the folder begins with prefix.
-func (s *Store) walk(ctx context.Context, prefix string, each func(Object) error) error {
+func (s *Bucket) walk(ctx context.Context, prefix string, each func(Object) error) error {
 	at, name := filepath.Split(prefix)
 	var down func(at, name string) error
 	down = func(at, name string) error {
@@ -50,7 +50,7 @@ func readDir(ctx context.Context, dir string, each func(fs.DirEntry, fs.FileInfo
 	}
 	defer d.Close()
 	for {
-		list, err := d.ReadDir(pageSize)
+		list, err := d.ReadDir(PageSize)
 		for _, e := range list {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -77,15 +77,16 @@ func readDir(ctx context.Context, dir string, each func(fs.DirEntry, fs.FileInfo
 
 // Used notes when an object was last used, where the store can: a folder, as the
 // file's time, so that the order of eviction survives a restart.
-func (s *Store) Used(name string, at time.Time) {
+func (s *Bucket) Used(name string, at time.Time) {
 	if s.Dir != "" {
 		_ = os.Chtimes(filepath.Join(s.Dir, filepath.FromSlash(name)), time.Time{}, at)
 	}
 }
 
 // Prune removes the empty folders of a file store that have not changed since
-// before. Removing one fails when another process has put a file in.
-func (s *Store) Prune(ctx context.Context, before time.Time) error {
+// before, below and with those at the top that are ours. Removing one fails when
+// another process has put a file in.
+func (s *Bucket) Prune(ctx context.Context, before time.Time, ours func(folder string) bool) error {
 	if s.Dir == "" {
 		return nil
 	}
@@ -106,7 +107,7 @@ func (s *Store) Prune(ctx context.Context, before time.Time) error {
 		})
 	}
 	return readDir(ctx, s.Dir, func(e fs.DirEntry, i fs.FileInfo) error {
-		if !e.IsDir() || !rootName(e.Name()) {
+		if !e.IsDir() || !ours(e.Name()) {
 			return nil
 		}
 		path := filepath.Join(s.Dir, e.Name())

@@ -1,4 +1,4 @@
-package cold
+package bucket
 
 import (
 	"context"
@@ -14,9 +14,12 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/gcerrors"
-
-	"thoth/station/kvstore"
 )
+
+// ErrNotFound says that a bucket has no object of this name.
+var ErrNotFound = errors.New("no such object")
+
+var _ Objects = (*Bucket)(nil)
 
 // Object is what a listing tells of an object, or of a folder at the top.
 type Object struct {
@@ -26,9 +29,9 @@ type Object struct {
 	Folder bool
 }
 
-// objects is what the tier needs of a store. *Store is one; tests have others.
-// A name that is not there is [kvstore.ErrNotFound].
-type objects interface {
+// Objects is what a store needs of its bucket. *Bucket is one; tests have others.
+// A name that is not there is [ErrNotFound].
+type Objects interface {
 	Write(ctx context.Context, name string, fill func(io.Writer) error) error
 	Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error)
 	Stat(ctx context.Context, name string) (Object, error)
@@ -36,12 +39,12 @@ type objects interface {
 	List(ctx context.Context, prefix string, each func(Object) error) error
 	Delete(ctx context.Context, name string) error
 	Used(name string, at time.Time)
-	Prune(ctx context.Context, before time.Time) error
+	Prune(ctx context.Context, before time.Time, ours func(folder string) bool) error
 	Close() error
 }
 
-// Store is a folder or bucket with objects.
-type Store struct {
+// Bucket is a folder or bucket with objects.
+type Bucket struct {
 	Kind string // file, s3, gs or mem
 	Dir  string // of a folder: absolute, no links
 
@@ -103,9 +106,9 @@ func Kind(a string) (string, error) {
 	return fileblob.Scheme, nil
 }
 
-// OpenStore opens the folder or bucket of a URL (see the package comment); create
+// Open opens the folder or bucket of a URL (see the package comment); create
 // makes the folder. timeout bounds each page of a listing.
-func OpenStore(ctx context.Context, a string, create bool, timeout time.Duration) (*Store, error) {
+func Open(ctx context.Context, a string, create bool, timeout time.Duration) (*Bucket, error) {
 	p, err := parseAddress(a)
 	if err != nil {
 		return nil, err
@@ -120,10 +123,10 @@ func OpenStore(ctx context.Context, a string, create bool, timeout time.Duration
 	if p.prefix != "" {
 		bucket = blob.PrefixedBucket(bucket, p.prefix+"/")
 	}
-	return &Store{Kind: p.bucket.Scheme, bucket: bucket, timeout: timeout}, nil
+	return &Bucket{Kind: p.bucket.Scheme, bucket: bucket, timeout: timeout}, nil
 }
 
-func openFolder(dir string, create bool) (*Store, error) {
+func openFolder(dir string, create bool) (*Bucket, error) {
 	if create {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
@@ -144,12 +147,12 @@ func openFolder(dir string, create bool) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Kind: fileblob.Scheme, Dir: dir, bucket: bucket, sync: (*os.File).Sync}, nil
+	return &Bucket{Kind: fileblob.Scheme, Dir: dir, bucket: bucket, sync: (*os.File).Sync}, nil
 }
 
 // Write stores what fill writes, whole or not at all. A file is synced before it
 // gets its name; the folder is not, so a loss of power may lose it, never tear it.
-func (s *Store) Write(ctx context.Context, name string, fill func(io.Writer) error) error {
+func (s *Bucket) Write(ctx context.Context, name string, fill func(io.Writer) error) error {
 	err := s.write(ctx, name, fill)
 	if s.Dir != "" && errors.Is(err, os.ErrNotExist) {
 		err = s.write(ctx, name, fill) // another process swept the empty folder meanwhile
@@ -157,7 +160,7 @@ func (s *Store) Write(ctx context.Context, name string, fill func(io.Writer) err
 	return err
 }
 
-func (s *Store) write(ctx context.Context, name string, fill func(io.Writer) error) error {
+func (s *Bucket) write(ctx context.Context, name string, fill func(io.Writer) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var f *os.File
@@ -190,7 +193,7 @@ func (s *Store) write(ctx context.Context, name string, fill func(io.Writer) err
 
 // Read opens the first limit bytes of an object, all if limit is below 0, and
 // tells the object's size.
-func (s *Store) Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error) {
+func (s *Bucket) Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error) {
 	r, err := s.bucket.NewRangeReader(ctx, name, 0, limit, nil)
 	if err != nil {
 		return nil, 0, known(err)
@@ -199,7 +202,7 @@ func (s *Store) Read(ctx context.Context, name string, limit int64) (io.ReadClos
 }
 
 // Stat tells an object's size and time.
-func (s *Store) Stat(ctx context.Context, name string) (Object, error) {
+func (s *Bucket) Stat(ctx context.Context, name string) (Object, error) {
 	a, err := s.bucket.Attributes(ctx, name)
 	if err != nil {
 		return Object{}, known(err)
@@ -208,47 +211,34 @@ func (s *Store) Stat(ctx context.Context, name string) (Object, error) {
 }
 
 // Delete removes an object.
-func (s *Store) Delete(ctx context.Context, name string) error {
+func (s *Bucket) Delete(ctx context.Context, name string) error {
 	return known(s.bucket.Delete(ctx, name))
 }
 
 // Top lists what lies at the top: folders, named without their slash, and objects.
-func (s *Store) Top(ctx context.Context, each func(Object) error) error {
+func (s *Bucket) Top(ctx context.Context, each func(Object) error) error {
 	if s.Dir != "" {
 		return s.top(ctx, each)
 	}
 	return s.pages(ctx, &blob.ListOptions{Delimiter: "/"}, each)
 }
 
-// Roots lists the folders at the top that are named like roots.
-func (s *Store) Roots(ctx context.Context) ([]string, error) { return rootsOf(ctx, s) }
-
-func rootsOf(ctx context.Context, s objects) (roots []string, err error) {
-	err = s.Top(ctx, func(o Object) error {
-		if o.Folder && rootName(o.Name) {
-			roots = append(roots, o.Name)
-		}
-		return nil
-	})
-	return roots, err
-}
-
 // List gives all objects whose name begins with prefix, which has a slash.
-func (s *Store) List(ctx context.Context, prefix string, each func(Object) error) error {
+func (s *Bucket) List(ctx context.Context, prefix string, each func(Object) error) error {
 	if s.Dir != "" {
 		return s.walk(ctx, prefix, each)
 	}
 	return s.pages(ctx, &blob.ListOptions{Prefix: prefix}, each)
 }
 
-// pageSize is how many objects one call of a listing asks for.
-const pageSize = 1000
+// PageSize is how many objects one call of a listing asks for.
+const PageSize = 1000
 
-func (s *Store) pages(ctx context.Context, o *blob.ListOptions, each func(Object) error) error {
+func (s *Bucket) pages(ctx context.Context, o *blob.ListOptions, each func(Object) error) error {
 	page := func(token []byte) ([]*blob.ListObject, []byte, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.timeout)
 		defer cancel()
-		return s.bucket.ListPage(ctx, token, pageSize, o)
+		return s.bucket.ListPage(ctx, token, PageSize, o)
 	}
 	for token := blob.FirstPageToken; len(token) > 0; {
 		list, next, err := page(token)
@@ -266,12 +256,12 @@ func (s *Store) pages(ctx context.Context, o *blob.ListOptions, each func(Object
 }
 
 // Close ends the use of the store.
-func (s *Store) Close() error { return s.bucket.Close() }
+func (s *Bucket) Close() error { return s.bucket.Close() }
 
 // known maps the drivers' "not found" to ours.
 func known(err error) error {
 	if err != nil && gcerrors.Code(err) == gcerrors.NotFound {
-		return kvstore.ErrNotFound
+		return ErrNotFound
 	}
 	return err
 }

@@ -1,0 +1,179 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func open(t testing.TB, address string) *Bucket {
+	t.Helper()
+	b, err := Open(t.Context(), address, true, time.Second)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b
+}
+
+// files lists the files below a folder, relative to it.
+func files(t testing.TB, dir string) (names []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		names = append(names, rel)
+		return err
+	}))
+	return names
+}
+
+func TestBucket_SyncsBeforeAFileHasItsName(t *testing.T) {
+	b := open(t, t.TempDir())
+	synced := 0
+	b.sync = func(f *os.File) error {
+		synced++
+		names := files(t, b.Dir)
+		require.Len(t, names, 1)
+		require.True(t, strings.HasSuffix(names[0], ".tmp"))
+		require.NoFileExists(t, filepath.Join(b.Dir, "a/b/c"))
+		i, err := f.Stat()
+		require.NoError(t, err)
+		require.EqualValues(t, 5, i.Size())
+		return nil
+	}
+	require.NoError(t, b.Write(t.Context(), "a/b/c", Writing([]byte("bytes"))))
+	require.Equal(t, 1, synced)
+	require.Equal(t, []string{"a/b/c"}, files(t, b.Dir))
+
+	b.sync = func(*os.File) error { return errors.New("input/output error") }
+	require.ErrorContains(t, b.Write(t.Context(), "a/b/c", Writing([]byte("other"))), "input/output error")
+	got, err := os.ReadFile(filepath.Join(b.Dir, "a/b/c"))
+	require.NoError(t, err)
+	require.Equal(t, "bytes", string(got))
+	require.Equal(t, []string{"a/b/c"}, files(t, b.Dir), "the half file is gone")
+}
+
+func TestBucket_AWriteThatFailsLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	for name, b := range map[string]*Bucket{"folder": open(t, dir), "mem": open(t, "mem://")} {
+		full := errors.New("no space left on device")
+		err := b.Write(t.Context(), "a/b/c", func(w io.Writer) error {
+			_, _ = w.Write(make([]byte, 100_000))
+			return full
+		})
+		require.ErrorIs(t, err, full, name)
+		_, err = b.Stat(t.Context(), "a/b/c")
+		require.ErrorIs(t, err, ErrNotFound, name)
+	}
+	require.Empty(t, files(t, dir))
+}
+
+func TestBucket_PrunesOnlyEmptyFoldersOfOurs(t *testing.T) {
+	b := open(t, t.TempDir())
+	require.NoError(t, b.Write(t.Context(), "ours/full/a", Writing(nil)))
+	for _, dir := range []string{"ours/empty/deep", "old", "theirs"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(b.Dir, dir), 0o700))
+	}
+	ours := func(name string) bool { return name != "theirs" }
+	require.NoError(t, b.Prune(t.Context(), time.Now().Add(-time.Hour), ours))
+	require.DirExists(t, filepath.Join(b.Dir, "old"), "it is young")
+	for range 3 { // what loses a child is young again, to the disk's clock
+		require.NoError(t, b.Prune(t.Context(), time.Now().Add(time.Hour), ours))
+	}
+	require.NoDirExists(t, filepath.Join(b.Dir, "old"))
+	require.NoDirExists(t, filepath.Join(b.Dir, "ours/empty"))
+	require.FileExists(t, filepath.Join(b.Dir, "ours/full/a"))
+	require.DirExists(t, filepath.Join(b.Dir, "theirs"))
+}
+
+func TestKind_RefusesWhatCanBeNoBucket(t *testing.T) {
+	for url, want := range map[string]string{"/a/b": "file", "file:///a": "file", "s3://b/p?region=x": "s3", "gs://b": "gs", "mem://": "mem"} {
+		kind, err := Kind(url)
+		require.NoError(t, err)
+		require.Equal(t, want, kind)
+	}
+	for _, url := range []string{"", "relative", "/", "/a/..", "s3://", "gs:///p", "file://host/dir", "file:///a?x=1", "ftp://h", "s3://%zz"} {
+		_, err := Kind(url)
+		require.Error(t, err, url)
+	}
+}
+
+func TestTry_LeavesNothing(t *testing.T) {
+	b := open(t, t.TempDir())
+	require.NoError(t, Try(t.Context(), b, "folder"))
+	require.Empty(t, files(t, b.Dir))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorContains(t, Try(gone, b, "folder"), "writing: ")
+}
+
+func TestInCache_SaysWhyNot(t *testing.T) {
+	_, why := InCache("", "kv", "THOTH_X", "KV")
+	require.Equal(t, "there is no cache directory: set THOTH_CACHE or THOTH_X", why)
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, why = InCache(file, "kv", "THOTH_X", "KV")
+	require.Contains(t, why, "cannot be used")
+	cache := t.TempDir()
+	if OnMemory(cache) {
+		_, why = InCache(cache, "kv", "THOTH_X", "KV")
+		require.Contains(t, why, "kept in memory")
+		return
+	}
+	dir, why := InCache(cache, "kv", "THOTH_X", "KV")
+	require.Empty(t, why)
+	i, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o700), i.Mode().Perm())
+}
+
+func TestParseKey_TakesHexAndBase64(t *testing.T) {
+	for _, s := range []string{
+		"0101010101010101010101010101010101010101010101010101010101010101\n",
+		"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE",
+	} {
+		k, err := ParseKey(s)
+		require.NoError(t, err)
+		require.Equal(t, slices.Repeat([]byte{1}, KeyBytes), k)
+	}
+	k, err := ParseKey("")
+	require.NoError(t, err)
+	require.Nil(t, k)
+	for _, s := range []string{"secret", "0101", "AQEB"} {
+		_, err := ParseKey(s)
+		require.ErrorContains(t, err, "want 32 bytes")
+	}
+}
+
+func TestBreaker_CountsARow(t *testing.T) {
+	var b Breaker
+	bad := errors.New("x")
+	ctx := t.Context()
+	for range 10 {
+		require.False(t, b.Record(ctx, bad))
+		require.False(t, b.Record(ctx, bad))
+		require.False(t, b.Record(ctx, nil))
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	for range 10 {
+		require.False(t, b.Record(ended, bad))
+	}
+	require.False(t, b.Record(ctx, bad))
+	require.False(t, b.Record(ctx, bad))
+	require.True(t, b.Record(ctx, bad))
+	require.False(t, b.Record(ctx, bad), "it opens once")
+	_, open := b.Open()
+	require.True(t, open)
+	require.EqualValues(t, 24, b.Count())
+}
