@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,7 +36,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		if e != nil {
 			return nil, nil, e
 		}
-		head := openai.Head{ID: "chatcmpl-" + strings.ToLower(rand.Text()), Created: j.rec.arrived.Unix(), Model: in.view.names[0], Fingerprint: in.view.fingerprint}
+		head := openai.Head{ID: "chatcmpl-" + strings.ToLower(rand.Text()), Created: j.rec.arrived.Unix(), Model: in.view.names[0],
+			Fingerprint: in.view.fingerprint, ServiceTier: req.Tier()}
 		if req.Stream {
 			return j, newStreamSink(w, j, req, head, s.o.WriteTimeout), nil
 		}
@@ -75,15 +77,20 @@ func (v *view) conversation(req *openai.ChatRequest) (c prompt.Conversation, e *
 	return c, e
 }
 
-// variables are the template variables of a request. What is set in
-// chat_template_kwargs wins over reasoning_effort.
+// variables are the template variables of a request.
 func (v *view) variables(req *openai.ChatRequest) ([]byte, *openai.Error) {
-	given := []byte(req.ChatTemplateKwargs)
+	return v.withWords(req.ChatTemplateKwargs, req.ReasoningEffort, req.Verbosity)
+}
+
+// withWords adds to given variables those for an effort and a verbosity. What is
+// given wins: chat_template_kwargs says more than either.
+func (v *view) withWords(given jsontext.Value, effort, verbosity *string) ([]byte, *openai.Error) {
 	if string(given) == "null" {
 		given = nil
 	}
-	if req.ReasoningEffort == nil {
-		return given, nil
+	words, e := v.words(effort, verbosity)
+	if e != nil || len(words) == 0 {
+		return given, e
 	}
 	all := map[string]jsontext.Value{}
 	if len(given) > 0 {
@@ -91,21 +98,41 @@ func (v *view) variables(req *openai.ChatRequest) ([]byte, *openai.Error) {
 			return given, nil // the renderer refuses it by name
 		}
 	}
-	effort := *req.ReasoningEffort
-	name, value, ok := v.template.Abilities.Effort(effort)
-	switch {
-	case ok:
-	case effort == effortNone && !v.dialect.Thinks:
-		return given, nil // it asks for what the model does anyway
-	default:
-		return nil, openai.NewError(openai.CodeUnsupported, "reasoning_effort", "reasoning_effort is %q, which this model does not know: %s", effort, v.efforts())
-	}
-	if _, set := all[name]; !set {
-		all[name] = jsontext.Value(value)
+	for name, value := range words {
+		if _, set := all[name]; !set {
+			all[name] = value
+		}
 	}
 	b, _ := json.Marshal(all, json.Deterministic(true))
 	return b, nil
 }
+
+// words are the template variables for an effort and a verbosity, which are refused
+// where the template does not know them, unless they ask for what the model does
+// anyway.
+func (v *view) words(effort, verbosity *string) (map[string]jsontext.Value, *openai.Error) {
+	a, set := v.template.Abilities, map[string]jsontext.Value{}
+	if effort != nil {
+		name, value, ok := a.Effort(*effort)
+		switch {
+		case ok:
+			set[name] = jsontext.Value(value)
+		case *effort != effortNone || v.dialect.Thinks:
+			return nil, openai.NewError(openai.CodeUnsupported, "reasoning_effort", "reasoning_effort is %q, which this model does not know: %s", *effort, v.efforts())
+		}
+	}
+	if verbosity != nil {
+		switch known := slices.Contains(a.Verbosities, *verbosity); {
+		case known:
+			set["verbosity"] = jsontext.Value(strconv.Quote(*verbosity))
+		case *verbosity != verbosityMedium:
+			return nil, openai.NewError(openai.CodeUnsupported, "verbosity", "verbosity is %q, which this model does not know: leave it out", *verbosity)
+		}
+	}
+	return set, nil
+}
+
+const verbosityMedium = "medium" // what a model does by itself
 
 const effortNone = "none"
 

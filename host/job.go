@@ -159,8 +159,8 @@ func (s *Server) newChat(ctx context.Context, in *intake, start time.Time, t *ta
 	if j.shape, e = s.shape(t, in.view.dialect, segments); e != nil {
 		return nil, j.named(e)
 	}
-	if t.prefill != "" && in.view.dialect.Opens(tail(segments)) {
-		return nil, openai.NewError(openai.CodeUnsupported, "messages", "messages end with an assistant message, and this model reasons before it answers: it cannot go on from there")
+	if e := in.view.mayContinue(t.prefill, segments); e != nil {
+		return nil, e
 	}
 	segments = withPrefill(segments, t.prefill)
 	j.promptMS = milliseconds(time.Since(start))
@@ -175,6 +175,15 @@ func (s *Server) newChat(ctx context.Context, in *intake, start time.Time, t *ta
 		j.rec.prompt = text(segments)
 	}
 	return j, nil
+}
+
+// mayContinue is the answer to a request that begins the model's answer where this
+// model cannot go on, nil for another.
+func (v *view) mayContinue(prefill string, prompt []wire.Segment) *openai.Error {
+	if prefill == "" || !v.dialect.Opens(tail(prompt)) {
+		return nil
+	}
+	return openai.NewError(openai.CodeUnsupported, "messages", "messages end with an assistant message, and this model reasons before it answers: it cannot go on from there")
 }
 
 // withPrefill is a prompt with the beginning of its answer.

@@ -65,6 +65,9 @@ func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) {
 			return nil, e
 		}
 		segments, _, e := render(in.view.template, c, false)
+		if e == nil {
+			e = in.view.mayContinue(req.Prefill, segments)
+		}
 		if e != nil {
 			return nil, e
 		}

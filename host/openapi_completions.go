@@ -27,23 +27,19 @@ func (s *Server) completionTypes(modelName schema) []openapi.Type {
 		"model": modelName,
 		"prompt": {"anyOf": []schema{text, {"type": "array", "items": text, "minItems": 1, "maxItems": l.Answers}, tokens,
 			{"type": "array", "items": tokens, "minItems": 1, "maxItems": l.Answers}}},
-		"suffix":     note("What stands after the answer: for models that fill in the middle."),
 		"max_tokens": {"minimum": 0, "default": 16},
 		"n":          {"minimum": 1, "maximum": l.Choices},
-		"best_of":    {"minimum": 1, "maximum": l.Choices, "description": "At least n; above it not streamed."},
+		"best_of":    {"minimum": 1, "maximum": l.Choices},
 		"logprobs":   {"minimum": 0, "maximum": 5},
-		"echo":       note("The answer begins with the prompt."),
 		"stop":       l.stop(),
-		"ignore_eos": note("Goes on past the end of the text: for benchmarks."),
 	})
 	example := map[string]any{"prompt": "Once upon a time", "max_tokens": 8}
 	if enum, ok := modelName["enum"].([]string); ok {
 		example["model"] = enum[0]
 	}
 	return []openapi.Type{
-		{Of: openai.CompletionRequest{}, Required: []string{"model", "prompt"}, Fields: body, Example: example, Hidden: []string{"messages", "tools", "response_format",
-			"grammar", "json_schema", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "repetition_penalty", "min_tokens", "stop_token_ids",
-			"prompt_logprobs", "add_special_tokens", "use_beam_search", "top_logprobs"}},
+		{Of: openai.CompletionRequest{}, Required: []string{"model", "prompt"}, Fields: body, Example: example,
+			Notes: openai.CompletionParameters.Notes(), Note: openai.CompletionParameters.RefusedNote()},
 		{Of: openai.TextCompletion{}, Name: "Completion"},
 		{Of: openai.TextChoice{}, Name: "CompletionChoice", Fields: map[string]schema{"finish_reason": oneOf("stop", "length")}},
 		{Of: openai.TextLogprobs{}, Name: "CompletionLogprobs", Fields: map[string]schema{

@@ -60,16 +60,14 @@ func (s *Server) messageTypes(modelName schema) []openapi.Type {
 		"tools":          {"type": "array", "maxItems": l.Tools, "items": anthropicTool},
 		"service_tier":   oneOf("auto", "standard_only"),
 		"cache_control":  cacheMark,
-		"output_format":  note("The older name of output_config.format."),
 	}
-	refused := []string{"container", "mcp_servers", "context_management", "inference_geo", "speed"}
 	example := map[string]any{"messages": []any{map[string]string{"role": "user", "content": "Say hi"}}, "max_tokens": 8}
 	if enum, ok := modelName["enum"].([]string); ok {
 		example["model"] = enum[0]
 	}
 	return []openapi.Type{
-		{Of: anthropic.Request{}, Name: "MessagesRequest", Required: []string{"model", "messages", "max_tokens"}, Fields: body, Hidden: refused, Example: example},
-		{Of: countRequest{}, Name: "CountTokensRequest", Required: []string{"model", "messages"}, Fields: body, Hidden: refused, Example: example},
+		{Of: anthropic.Request{}, Name: "MessagesRequest", Required: []string{"model", "messages", "max_tokens"}, Fields: body, Notes: anthropic.Parameters.Notes(), Note: anthropic.Parameters.RefusedNote(), Example: example},
+		{Of: countRequest{}, Name: "CountTokensRequest", Required: []string{"model", "messages"}, Fields: body, Notes: anthropic.Parameters.Notes(), Note: anthropic.Parameters.RefusedNote(), Example: example},
 		{Of: anthropic.InputMessage{}, Required: []string{"role", "content"}, Fields: map[string]schema{"role": oneOf("user", "assistant"), "content": blocks}},
 		{Of: anthropic.Thinking{}, Required: []string{"type"}, Fields: map[string]schema{"type": oneOf("enabled", "disabled", "adaptive"), "budget_tokens": {"minimum": 1024}}},
 		{Of: anthropic.OutputFormat{}, Required: []string{"type", "schema"}, Fields: map[string]schema{"type": oneOf("json_schema"), "schema": jsonSchema}},

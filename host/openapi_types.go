@@ -55,25 +55,28 @@ func (s *Server) types(modelName schema) []openapi.Type {
 		"max_completion_tokens": {"minimum": 1},
 		"stop":                  l.stop(),
 		"n":                     {"minimum": 1, "maximum": l.Choices},
-		"top_logprobs":          {"minimum": 0, "maximum": 20, "description": "Needs logprobs to be true."},
-		"ignore_eos":            note("Goes on past the end of the turn: for benchmarks."),
+		"top_logprobs":          {"minimum": 0, "maximum": 20},
 		"tools":                 {"type": "array", "maxItems": l.Tools, "items": tool},
 		"tool_choice":           {"anyOf": []schema{oneOf("none", "auto", "required"), named}},
 		"response_format":       responseFormat,
-		"grammar":               note("GBNF that the whole answer follows."),
 		"guided_json":           jsonSchema,
 		"guided_choice":         {"minItems": 1, "maxItems": 1000},
 		"guided_regex":          {"minLength": 1},
-		"chat_template_kwargs":  {"type": "object", "description": "Variables of the chat template."},
+		"chat_template_kwargs":  {"type": "object"},
 		"reasoning_effort":      oneOf("none", "minimal", "low", "medium", "high", "xhigh"),
+		"verbosity":             oneOf("low", "medium", "high"),
+		"service_tier":          oneOf("auto", "default", "flex", "scale", "priority"),
+		"metadata": {"type": "object", "maxProperties": 16, "propertyNames": schema{"maxLength": 64},
+			"additionalProperties": schema{"type": "string", "maxLength": 512}},
+		"safety_identifier": {"maxLength": 64},
 	})
 	example := map[string]any{"messages": []any{map[string]string{"role": "user", "content": "Say hi"}}, "max_tokens": 8}
 	if enum, ok := modelName["enum"].([]string); ok {
 		example["model"] = enum[0]
 	}
 	return append([]openapi.Type{
-		{Of: openai.ChatRequest{}, Required: []string{"model", "messages"}, Fields: chat, Hidden: refusedFields, Example: example},
-		{Of: templateRequest{}, Name: "TemplateRequest", Required: []string{"messages"}, Fields: chat, Hidden: refusedFields, Example: example},
+		{Of: openai.ChatRequest{}, Required: []string{"model", "messages"}, Fields: chat, Notes: openai.ChatParameters.Notes(), Note: openai.ChatParameters.RefusedNote(), Example: example},
+		{Of: templateRequest{}, Name: "TemplateRequest", Required: []string{"messages"}, Fields: chat, Notes: openai.ChatParameters.Notes(), Note: openai.ChatParameters.RefusedNote(), Example: example},
 		{Of: openai.Message{}, Required: []string{"role"}, Fields: map[string]schema{"role": oneOf("system", "developer", "user", "assistant", "tool")},
 			Hidden: []string{"function_call", "audio"},
 			More: schema{"anyOf": []schema{
@@ -84,8 +87,8 @@ func (s *Server) types(modelName schema) []openapi.Type {
 		{Of: openai.ToolCall{}, Required: []string{"id", "function"}, Fields: map[string]schema{"type": oneOf("function"), "id": {"minLength": 1}}},
 		{Of: openai.FunctionCall{}, Required: []string{"name"}, Fields: map[string]schema{"name": {"minLength": 1}}},
 		{Of: openai.CacheOptions{}, Fields: map[string]schema{"mode": oneOf("implicit", "explicit"), "ttl": duration}, More: schema{"additionalProperties": false}},
-		{Of: openai.TokenizeRequest{}, Fields: map[string]schema{"model": modelName, "content": note("The text; prompt and input are other names of it.")},
-			Hidden:  []string{"messages", "add_special_tokens", "return_token_strs"},
+		{Of: openai.TokenizeRequest{}, Fields: map[string]schema{"model": modelName},
+			Notes:   openai.TokenizeParameters.Notes(),
 			More:    schema{"oneOf": []schema{only("content"), only("prompt"), only("input")}},
 			Example: map[string]string{"content": "Say hi"}},
 		{Of: openai.DetokenizeRequest{}, Required: []string{"tokens"}, Fields: map[string]schema{"model": modelName,
@@ -97,7 +100,8 @@ func (s *Server) types(modelName schema) []openapi.Type {
 				{"type": "array", "minItems": 1, "items": schema{"type": "integer", "minimum": 0, "maximum": s.lastToken()}},
 				{"type": "array", "minItems": 1, "maxItems": 2048, "items": schema{"type": "array", "minItems": 1, "items": schema{"type": "integer", "minimum": 0, "maximum": s.lastToken()}}},
 			}},
-			"encoding_format": oneOf("float", "base64"), "dimensions": {"minimum": 1}, "user": note("Without effect.")},
+			"encoding_format": oneOf("float", "base64"), "dimensions": {"minimum": 1}},
+			Notes: openai.EmbeddingParameters.Notes(), Note: openai.EmbeddingParameters.RefusedNote(),
 			Example: map[string]any{"model": "m", "input": "a river"}},
 		{Of: openai.Embedding{}, Fields: map[string]schema{"object": oneOf("embedding")}},
 		{Of: openai.EmbeddingList{}, Fields: map[string]schema{"object": oneOf("list")}},
@@ -178,8 +182,3 @@ var responseFormat = schema{"anyOf": []schema{
 		"json_schema": schema{"type": "object", "required": []string{"name", "schema"}, "properties": schema{"name": identifier, "description": schema{"type": "string"},
 			"schema": jsonSchema, "strict": schema{"type": []string{"boolean", "null"}}}}}},
 }}
-
-// refusedFields are the fields of a chat that this build knows and refuses, unless they
-// ask for nothing.
-var refusedFields = []string{"functions", "function_call", "modalities", "audio", "prediction", "web_search_options", "verbosity", "chat_template",
-	"continue_final_message", "add_generation_prompt", "json_schema", "guided_grammar", "repetition_penalty", "min_tokens", "stop_token_ids", "include_stop_str_in_output"}

@@ -37,12 +37,8 @@ type Request struct {
 	Metadata     *Metadata     `json:"metadata"`
 	ServiceTier  *string       `json:"service_tier"`
 
-	// Known, and not served here.
-	Container         jsontext.Value `json:"container"`
-	MCPServers        jsontext.Value `json:"mcp_servers"`
-	ContextManagement jsontext.Value `json:"context_management"`
-	InferenceGeo      jsontext.Value `json:"inference_geo"`
-	Speed             jsontext.Value `json:"speed"`
+	// Rest are the parameters that this build refuses, or does not know.
+	Rest jsontext.Value `json:",embed"`
 
 	// What the request means, in the host's words. Prefill is the text a last
 	// message of the assistant begins the answer with.
@@ -113,23 +109,9 @@ func unsupported(path, format string, args ...any) *openai.Error {
 	return openai.NewError(openai.CodeUnsupported, path, path+" "+format, args...)
 }
 
-// validateRefused names every parameter this build does not honour, unless it asks
-// for nothing.
 func (r *Request) validateRefused(openai.Limits) *openai.Error {
-	for _, f := range []struct {
-		name string
-		v    jsontext.Value
-		hint string
-	}{
-		{"container", r.Container, "there are no containers here"},
-		{"mcp_servers", r.MCPServers, "this server calls no others: give their tools as tools"},
-		{"context_management", r.ContextManagement, "the messages are taken as they are"},
-		{"inference_geo", r.InferenceGeo, "there is one place: this server"},
-		{"speed", r.Speed, "there is one speed"},
-	} {
-		if s := string(f.v); openai.Present(f.v) && s != "[]" && s != "{}" {
-			return unsupported(f.name, "is not supported: %s", f.hint)
-		}
+	if e := Parameters.Refuse(r.Rest); e != nil {
+		return e
 	}
 	if t := r.ServiceTier; t != nil && *t != "auto" && *t != "standard_only" {
 		return invalid("service_tier", "is %q: allowed are auto and standard_only", openai.Clip(*t))

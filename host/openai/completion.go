@@ -41,23 +41,10 @@ type CompletionRequest struct {
 
 	Caching
 
-	// Known, and served elsewhere.
-	Messages          jsontext.Value `json:"messages"`
-	Tools             jsontext.Value `json:"tools"`
-	ResponseFormat    jsontext.Value `json:"response_format"`
-	Grammar           jsontext.Value `json:"grammar"`
-	JSONSchema        jsontext.Value `json:"json_schema"`
-	GuidedJSON        jsontext.Value `json:"guided_json"`
-	GuidedRegex       jsontext.Value `json:"guided_regex"`
-	GuidedChoice      jsontext.Value `json:"guided_choice"`
-	GuidedGrammar     jsontext.Value `json:"guided_grammar"`
-	RepetitionPenalty jsontext.Value `json:"repetition_penalty"`
-	MinTokens         jsontext.Value `json:"min_tokens"`
-	StopTokenIDs      jsontext.Value `json:"stop_token_ids"`
-	PromptLogprobs    jsontext.Value `json:"prompt_logprobs"`
-	AddSpecialTokens  jsontext.Value `json:"add_special_tokens"`
-	UseBeamSearch     jsontext.Value `json:"use_beam_search"`
-	TopLogprobs       jsontext.Value `json:"top_logprobs"`
+	User *string `json:"user"` // without effect
+
+	// Rest are the parameters that this build refuses, or does not know.
+	Rest jsontext.Value `json:",embed"`
 }
 
 // Prompt is one prompt: text, or tokens where Tokens is not nil.
@@ -245,38 +232,11 @@ func (r *CompletionRequest) validateOutput(l Limits) *Error {
 	return nil
 }
 
-// validateRefused names what this endpoint does not honour, unless it asks for
-// nothing.
 func (r *CompletionRequest) validateRefused(Limits) *Error {
-	const chat = "use POST /v1/chat/completions"
-	for _, f := range []struct {
-		name string
-		v    jsontext.Value
-		idle []string
-		hint string
-	}{
-		{"messages", r.Messages, nil, chat},
-		{"tools", r.Tools, []string{"[]"}, chat},
-		{"response_format", r.ResponseFormat, []string{`{"type":"text"}`}, chat},
-		{"grammar", r.Grammar, []string{`""`}, chat},
-		{"json_schema", r.JSONSchema, nil, chat},
-		{"guided_json", r.GuidedJSON, nil, chat},
-		{"guided_regex", r.GuidedRegex, nil, chat},
-		{"guided_choice", r.GuidedChoice, nil, chat},
-		{"guided_grammar", r.GuidedGrammar, nil, chat},
-		{"repetition_penalty", r.RepetitionPenalty, []string{"1", "1.0"}, "use repeat_penalty"},
-		{"min_tokens", r.MinTokens, []string{"0"}, "use ignore_eos with max_tokens"},
-		{"stop_token_ids", r.StopTokenIDs, []string{"[]"}, "use stop"},
-		{"prompt_logprobs", r.PromptLogprobs, []string{"0", "false"}, "use echo with logprobs"},
-		{"add_special_tokens", r.AddSpecialTokens, []string{"true"}, "give the prompt as tokens"},
-		{"use_beam_search", r.UseBeamSearch, []string{"false"}, "use best_of"},
-		{"top_logprobs", r.TopLogprobs, nil, "logprobs is the number of alternatives here"},
-	} {
-		if present(f.v) && !isIdle(f.v, f.idle) {
-			return NewError(CodeUnsupported, f.name, "%s is not supported: %s", f.name, f.hint)
-		}
+	if e := CompletionParameters.Refuse(r.Rest); e != nil {
+		return e
 	}
-	return nil
+	return CompletionParameters.refuseStream(r.StreamOptions)
 }
 
 // Choices is n, 1 when absent.

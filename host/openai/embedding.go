@@ -25,6 +25,7 @@ type EmbeddingRequest struct {
 	EncodingFormat *string        `json:"encoding_format"` // float or base64
 	Dimensions     *Int           `json:"dimensions"`
 	User           *string        `json:"user"` // without effect
+	Rest           jsontext.Value `json:",embed"`
 
 	// What Input is, one of both.
 	Texts  []string  `json:"-"`
@@ -35,6 +36,9 @@ type EmbeddingRequest struct {
 func DecodeEmbedding(body []byte, l Limits) (*EmbeddingRequest, *Error) {
 	r := new(EmbeddingRequest)
 	if e := decodeBody(body, l, r); e != nil {
+		return nil, e
+	}
+	if e := EmbeddingParameters.Refuse(r.Rest); e != nil {
 		return nil, e
 	}
 	switch {

@@ -30,7 +30,7 @@ func TestDecodeChat_AcceptsWhatIsLegal(t *testing.T) {
 		`"stream_options":{"include_usage":true}`, `"tools":[]`, `"tools":null`, `"tool_choice":"none"`, `"tool_choice":"auto"`,
 		`"response_format":{"type":"text"}`, `"response_format":null`, `"modalities":["text"]`, `"user":"u"`, `"unknown":{"a":[1]}`,
 		`"logprobs":true,"top_logprobs":20`, `"top_p":0`, `"temperature":2`, `"STREAM":"yes"`, `"Max_Tokens":"x"`, `"chat_template_kwargs":{"a":1}`,
-		`"chat_template_kwargs":null`, `"reasoning_effort":"low"`, `"verbosity":"medium"`, `"max_tokens":5,"max_completion_tokens":5`, `"metadata":{"a":"b"}`, `"store":true`,
+		`"chat_template_kwargs":null`, `"reasoning_effort":"low"`, `"verbosity":"medium"`, `"max_tokens":5,"max_completion_tokens":5`, `"metadata":{"a":"b"}`, `"store":false`,
 	} {
 		_, err := decode(t, fields)
 		require.Nil(t, err, "%s: %v", fields, err)

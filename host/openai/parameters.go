@@ -3,6 +3,9 @@ package openai
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -63,28 +66,55 @@ func NewTable(endpoint string, parameters ...Parameter) *Table {
 	return t
 }
 
+// Notes are the notes of what is not refused, by name.
+func (t *Table) Notes() map[string]string {
+	notes := map[string]string{}
+	for _, p := range t.Parameters {
+		if p.Treatment != Refused {
+			notes[p.Name] = p.Note
+		}
+	}
+	return notes
+}
+
+// RefusedNote names what is refused.
+func (t *Table) RefusedNote() string {
+	names := slices.Sorted(maps.Keys(t.refused))
+	if len(names) == 0 {
+		return ""
+	}
+	return "Refused by name, unless the value asks for nothing: " + strings.Join(names, ", ") + "."
+}
+
 // Refuse names the first parameter of a request that this build does not honour,
 // unless it asks for nothing: dropping it would be a wrong answer with a success
 // code. rest is what the decoder has left over: the field of the request's type with
 // the tag `json:",embed"`.
-func (t *Table) Refuse(rest jsontext.Value) *Error {
+func (t *Table) Refuse(rest jsontext.Value) *Error { return t.RefuseIn("", rest) }
+
+// RefuseIn is [Table.Refuse] for what an object has left over; in is its path.
+func (t *Table) RefuseIn(in string, rest jsontext.Value) *Error {
 	if len(rest) == 0 {
 		return nil
 	}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(rest))
 	if _, err := dec.ReadToken(); err != nil {
-		return decodeError("", err)
+		return decodeError(in, err)
 	}
 	for dec.PeekKind() == '"' {
-		name, err := dec.ReadToken()
+		token, err := dec.ReadToken()
 		if err != nil {
-			return decodeError("", err)
+			return decodeError(in, err)
 		}
-		p := t.refused[name.String()]
+		name := token.String()
 		v, err := dec.ReadValue()
 		if err != nil {
-			return decodeError("", err)
+			return decodeError(in, err)
 		}
+		if in != "" {
+			name = in + "." + name
+		}
+		p := t.refused[name]
 		if p != nil && !p.idle(v) {
 			return NewError(CodeUnsupported, p.Name, "%s is not supported: %s", p.Name, p.Note)
 		}

@@ -43,38 +43,29 @@ type ChatRequest struct {
 	Format Format     `json:"-"`
 
 	// Variables of the chat template. ReasoningEffort is for templates that know
-	// one, or a switch for thinking.
+	// one, or a switch for thinking; Verbosity for those that know one.
 	ChatTemplateKwargs jsontext.Value `json:"chat_template_kwargs"`
 	ReasoningEffort    *string        `json:"reasoning_effort"`
+	Verbosity          *string        `json:"verbosity"`
 
 	// Reuse of the prompt; [ChatRequest.Cache] sums it up with the breakpoints of
 	// the messages.
 	Caching
 
-	// Known, and allowed only in the form that asks for nothing.
-	Functions    jsontext.Value `json:"functions"`
-	FunctionCall jsontext.Value `json:"function_call"`
-	Modalities   jsontext.Value `json:"modalities"`
-	Audio        jsontext.Value `json:"audio"`
-	Prediction   jsontext.Value `json:"prediction"`
-	WebSearch    jsontext.Value `json:"web_search_options"`
-	Verbosity    jsontext.Value `json:"verbosity"`
+	// Without effect, see [ChatParameters].
+	ServiceTier      *string           `json:"service_tier"`
+	Metadata         map[string]string `json:"metadata"`
+	SafetyIdentifier *string           `json:"safety_identifier"`
+	User             *string           `json:"user"`
 
-	// Extensions of other servers that would change the prompt or the answer.
-	ChatTemplate       jsontext.Value `json:"chat_template"`
-	ContinueFinal      jsontext.Value `json:"continue_final_message"`
-	AddGeneration      jsontext.Value `json:"add_generation_prompt"`
-	JSONSchema         jsontext.Value `json:"json_schema"`
-	GuidedGrammar      jsontext.Value `json:"guided_grammar"`
-	RepetitionPenalty  jsontext.Value `json:"repetition_penalty"`
-	MinTokens          jsontext.Value `json:"min_tokens"`
-	StopTokenIDs       jsontext.Value `json:"stop_token_ids"`
-	IncludeStopInReply jsontext.Value `json:"include_stop_str_in_output"`
+	// Rest are the parameters that this build refuses, or does not know.
+	Rest jsontext.Value `json:",embed"`
 }
 
 // StreamOptions of a request.
 type StreamOptions struct {
-	IncludeUsage bool `json:"include_usage"`
+	IncludeUsage bool           `json:"include_usage"`
+	Rest         jsontext.Value `json:",embed"`
 }
 
 // Choices is n, 1 when absent.
@@ -93,6 +84,15 @@ func (r *ChatRequest) Parallel() bool {
 // IncludeUsage tells whether a stream ends with a usage chunk.
 func (r *ChatRequest) IncludeUsage() bool {
 	return r.Stream && r.StreamOptions != nil && r.StreamOptions.IncludeUsage
+}
+
+// Tier is the service tier that the answer names: that of the answer where the
+// request named one, and "" else.
+func (r *ChatRequest) Tier() string {
+	if r.ServiceTier == nil {
+		return ""
+	}
+	return tierDefault
 }
 
 // Cap is the token limit asked for, 0 for none.

@@ -19,6 +19,7 @@ type Head struct {
 	Created     int64  `json:"created"`
 	Model       string `json:"model"`
 	Fingerprint string `json:"system_fingerprint"`
+	ServiceTier string `json:"service_tier,omitempty"` // where the request named one
 }
 
 // Completion is a whole answer.

@@ -22,9 +22,7 @@ type TokenizeRequest struct {
 	ParseSpecial *bool `json:"parse_special"` // the texts of control tokens become those tokens; default true
 	WithPieces   *bool `json:"with_pieces"`   // also each token's text; default false
 
-	Messages         jsontext.Value `json:"messages"`
-	AddSpecialTokens jsontext.Value `json:"add_special_tokens"`
-	ReturnTokenStrs  jsontext.Value `json:"return_token_strs"`
+	Rest jsontext.Value `json:",embed"` // what is refused, or not known
 
 	Text  string `json:"-"`
 	Param string `json:"-"` // the name the text came by
@@ -34,6 +32,9 @@ type TokenizeRequest struct {
 func DecodeTokenize(body []byte, l Limits) (*TokenizeRequest, *Error) {
 	r := new(TokenizeRequest)
 	if e := decodeBody(body, l, r); e != nil {
+		return nil, e
+	}
+	if e := TokenizeParameters.Refuse(r.Rest); e != nil {
 		return nil, e
 	}
 	given := 0
@@ -47,12 +48,6 @@ func DecodeTokenize(body []byte, l Limits) (*TokenizeRequest, *Error) {
 		}
 	}
 	switch {
-	case present(r.Messages):
-		return nil, NewError(CodeUnsupported, "messages", "messages is not supported here: POST /apply-template makes text of them")
-	case present(r.AddSpecialTokens):
-		return nil, NewError(CodeUnsupported, "add_special_tokens", "add_special_tokens is not supported: use add_special")
-	case present(r.ReturnTokenStrs):
-		return nil, NewError(CodeUnsupported, "return_token_strs", "return_token_strs is not supported: use with_pieces")
 	case given == 0:
 		return nil, NewError(CodeMissing, "content", "content is missing: give the text")
 	case given > 1:

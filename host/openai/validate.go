@@ -1,9 +1,10 @@
 package openai
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Limits bound what one request may ask for.
@@ -40,7 +41,8 @@ func (r *ChatRequest) validate(l Limits) *Error {
 	if r.Model == nil || *r.Model == "" {
 		return NewError(CodeMissing, "model", "model is missing: give the name of a served model (GET /v1/models lists them)")
 	}
-	checks := []func(Limits) *Error{r.validateMessages, r.validateLength, r.Sampling.validate, r.validateOutput, r.validateCache, r.validateTools, r.validateFormat, r.validateRefused}
+	checks := []func(Limits) *Error{r.validateRefused, r.validateMessages, r.validateLength, r.Sampling.validate, r.validateOutput, r.validateCache, r.validateTools, r.validateFormat,
+		r.validateTemplate, r.validateNames}
 	for _, check := range checks {
 		if err := check(l); err != nil {
 			return err
@@ -102,59 +104,82 @@ func (r *ChatRequest) validateOutput(l Limits) *Error {
 	return nil
 }
 
-// validateRefused names every parameter this build does not honour, unless it
-// asks for nothing: dropping it would be a wrong answer with a success code.
 func (r *ChatRequest) validateRefused(Limits) *Error {
-	for _, f := range []struct {
-		name string
-		v    jsontext.Value
-		idle []string // values that ask for nothing
-		hint string
-	}{
-		{"functions", r.Functions, []string{"[]"}, "use tools"},
-		{"function_call", r.FunctionCall, []string{`"none"`, `"auto"`}, "use tool_choice"},
-		{"modalities", r.Modalities, []string{"[]", `["text"]`}, `this model writes text: only ["text"] is supported`},
-		{"audio", r.Audio, nil, "this model writes text"},
-		{"prediction", r.Prediction, nil, "this version has no predicted outputs"},
-		{"web_search_options", r.WebSearch, nil, "there is no web search here"},
-		{"verbosity", r.Verbosity, []string{`"medium"`}, `only "medium" is supported`},
-		{"chat_template", r.ChatTemplate, nil, "the template belongs to the model and cannot be replaced by a request"},
-		{"continue_final_message", r.ContinueFinal, []string{"false"}, "an answer is always a fresh turn"},
-		{"add_generation_prompt", r.AddGeneration, []string{"true"}, "an answer is always a fresh turn"},
-		{"json_schema", r.JSONSchema, nil, "use response_format"},
-		{"guided_grammar", r.GuidedGrammar, nil, "use grammar"},
-		{"repetition_penalty", r.RepetitionPenalty, []string{"1", "1.0"}, "use repeat_penalty"},
-		{"min_tokens", r.MinTokens, []string{"0"}, "use ignore_eos with max_tokens"},
-		{"stop_token_ids", r.StopTokenIDs, []string{"[]"}, "use stop"},
-		{"include_stop_str_in_output", r.IncludeStopInReply, []string{"false"}, "a stop string is never part of the answer"},
-	} {
-		if present(f.v) && !isIdle(f.v, f.idle) {
-			return NewError(CodeUnsupported, f.name, "%s is not supported: %s", f.name, f.hint)
-		}
+	if e := ChatParameters.Refuse(r.Rest); e != nil {
+		return e
 	}
-	if e := r.ReasoningEffort; e != nil {
-		switch *e {
-		case "none", "minimal", "low", "medium", "high", "xhigh":
-		default:
-			return NewError(CodeInvalidValue, "reasoning_effort", "reasoning_effort is %q: allowed are none, minimal, low, medium, high and xhigh", clip(*e))
-		}
+	return ChatParameters.refuseStream(r.StreamOptions)
+}
+
+// refuseStream names what stream_options has that is not honoured.
+func (t *Table) refuseStream(o *StreamOptions) *Error {
+	if o == nil {
+		return nil
+	}
+	return t.RefuseIn("stream_options", o.Rest)
+}
+
+func (r *ChatRequest) validateTemplate(Limits) *Error {
+	if e := oneOf("reasoning_effort", r.ReasoningEffort, "none", "minimal", "low", "medium", "high", "xhigh"); e != nil {
+		return e
 	}
 	if v := r.ChatTemplateKwargs; present(v) && v.Kind() != '{' {
 		return NewError(CodeInvalidType, "chat_template_kwargs", "chat_template_kwargs must be an object, not %s", kindName(v.Kind()))
 	}
+	return oneOf("verbosity", r.Verbosity, "low", "medium", "high")
+}
+
+// tierDefault is the only service tier there is.
+const tierDefault = "default"
+
+// validateNames checks what has no effect.
+func (r *ChatRequest) validateNames(Limits) *Error {
+	if e := oneOf("service_tier", r.ServiceTier, "auto", tierDefault, "flex", "scale", "priority"); e != nil {
+		return e
+	}
+	if e := ValidateMetadata(r.Metadata); e != nil {
+		return e
+	}
+	return ValidateSafetyIdentifier(r.SafetyIdentifier)
+}
+
+// oneOf checks a parameter that is one of a few words, or absent.
+func oneOf(name string, v *string, allowed ...string) *Error {
+	if v == nil || slices.Contains(allowed, *v) {
+		return nil
+	}
+	last := len(allowed) - 1
+	return NewError(CodeInvalidValue, name, "%s is %q: allowed are %s and %s", name, clip(*v), strings.Join(allowed[:last], ", "), allowed[last])
+}
+
+// Bounds of metadata and of safety_identifier, in characters, as at OpenAI.
+const (
+	maxMetadata         = 16
+	maxMetadataName     = 64
+	maxMetadataValue    = 512
+	maxSafetyIdentifier = 64
+)
+
+// ValidateMetadata checks the parameter of this name.
+func ValidateMetadata(m map[string]string) *Error {
+	if len(m) > maxMetadata {
+		return NewError(CodeInvalidValue, "metadata", "metadata has %d entries: at most %d are allowed", len(m), maxMetadata)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if n := utf8.RuneCountInString(name); n > maxMetadataName {
+			return NewError(CodeInvalidValue, "metadata", "metadata has a name of %d characters, %q: at most %d are allowed", n, clip(name), maxMetadataName)
+		}
+		if n := utf8.RuneCountInString(m[name]); n > maxMetadataValue {
+			return NewError(CodeInvalidValue, "metadata."+name, "metadata.%s has %d characters: at most %d are allowed", name, n, maxMetadataValue)
+		}
+	}
 	return nil
 }
 
-// isIdle compares without regard to white space.
-func isIdle(v jsontext.Value, idle []string) bool {
-	c := v.Clone()
-	if c.Compact() != nil || !utf8.Valid(c) {
-		return false
+// ValidateSafetyIdentifier checks the parameter of this name.
+func ValidateSafetyIdentifier(id *string) *Error {
+	if n := utf8.RuneCountInString(text(id)); n > maxSafetyIdentifier {
+		return NewError(CodeInvalidValue, "safety_identifier", "safety_identifier has %d characters: at most %d are allowed", n, maxSafetyIdentifier)
 	}
-	for _, s := range idle {
-		if string(c) == s {
-			return true
-		}
-	}
-	return false
+	return nil
 }

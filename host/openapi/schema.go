@@ -23,6 +23,9 @@ type Type struct {
 	// Fields are keywords of single fields. They are added to those made of the
 	// field's type; a schema with a type, a reference or a combination replaces them.
 	Fields map[string]Schema
+	// Notes are descriptions, in Markdown, of single fields that Fields describes none for;
+	// a name that is no field is passed over.
+	Notes map[string]string
 	// Hidden fields are not shown: a request that has them is refused.
 	Hidden []string
 	// More are keywords of the whole, such as rules between fields.
@@ -157,6 +160,9 @@ func (s *schemas) object(t reflect.Type, d direction) Schema {
 			s.errorf("%s.%s is raw JSON: say what it may be, or hide it", t, f.name)
 		}
 		schema = merge(schema, more)
+		if note := about.Notes[f.name]; note != "" && schema["description"] == nil {
+			schema["description"] = note
+		}
 		if d == request && !slices.Contains(about.Required, f.name) {
 			schema = nullable(schema)
 		}

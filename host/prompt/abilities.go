@@ -14,6 +14,8 @@ type Abilities struct {
 
 	// Efforts are the values of reasoning_effort that the template honours.
 	Efforts []string
+	// Verbosities are the values of verbosity that the template honours.
+	Verbosities []string
 	// ThinkingSwitch is the boolean variable that turns reasoning off and on
 	// (enable_thinking, thinking), or empty.
 	ThinkingSwitch string

@@ -20,7 +20,7 @@ const (
 	probeListed = "probe_listed_alder"
 	probeParam  = "probe_param_flint"
 	probeResult = "probe-result-meadow"
-	probeEffort = "probe-effort-willow"
+	probeWord   = "probe-word-willow"
 )
 
 var (
@@ -65,7 +65,9 @@ func (t *Template) probe(text string) error {
 	a.ManySystems = a.System &&
 		p.shows([]Message{system, late, userProbe}, probeSystem, probeLate, probeUser) &&
 		p.shows([]Message{system, userProbe, reply, late, userProbe}, probeSystem, probeLate, probeReply)
-	a.Efforts, a.ThinkingSwitch = p.efforts(text), p.thinkingSwitch()
+	a.Efforts = p.words(text, "reasoning_effort", "none", "minimal", "low", "medium", "high", "xhigh")
+	a.Verbosities = p.words(text, "verbosity", "low", "medium", "high")
+	a.ThinkingSwitch = p.thinkingSwitch()
 
 	p.tools = []Tool{toolProbe}
 	if a.ToolList = p.shows([]Message{userProbe}, probeListed, probeParam, probeUser); !a.ToolList {
@@ -78,25 +80,25 @@ func (t *Template) probe(text string) error {
 	return nil
 }
 
-// efforts are the values of reasoning_effort that make a difference: those the
-// template names, and the three any model with the variable is trained on when
-// it writes out what it is given.
-func (p *prober) efforts(text string) []string {
-	with := func(effort string) string {
-		out, err := p.render(`{"reasoning_effort":"`+effort+`"}`, userProbe)
+// words are the values of a variable, such as reasoning_effort, that make a
+// difference: those the template names, and the three any model with the variable is
+// trained on when it writes out what it is given.
+func (p *prober) words(text, variable string, values ...string) []string {
+	with := func(value string) string {
+		out, err := p.render(`{"`+variable+`":"`+value+`"}`, userProbe)
 		if err != nil {
 			return ""
 		}
 		return out
 	}
 	quoted := func(s string) bool { return strings.Contains(text, `'`+s+`'`) || strings.Contains(text, `"`+s+`"`) }
-	written := strings.Contains(with(probeEffort), probeEffort)
-	var efforts []string
+	written := strings.Contains(with(probeWord), probeWord)
+	var words []string
 	renderings := map[string]bool{}
-	for _, e := range []string{"none", "minimal", "low", "medium", "high", "xhigh"} {
-		usual := e == "low" || e == "medium" || e == "high"
-		if out := with(e); out != "" && (quoted(e) || written && usual) {
-			efforts = append(efforts, e)
+	for _, v := range values {
+		usual := v == "low" || v == "medium" || v == "high"
+		if out := with(v); out != "" && (quoted(v) || written && usual) {
+			words = append(words, v)
 			renderings[out] = true
 		}
 	}
@@ -106,7 +108,7 @@ func (p *prober) efforts(text string) []string {
 	if len(renderings) < 2 {
 		return nil
 	}
-	return efforts
+	return words
 }
 
 func (p *prober) thinkingSwitch() string {
