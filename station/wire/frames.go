@@ -12,7 +12,8 @@ const (
 
 // Frame is one line of a stream.
 type Frame struct {
-	Type FrameType `json:"type"`
+	Type   FrameType `json:"type"`
+	Choice int       `json:"choice,omitempty"` // which answer of a fork it belongs to
 
 	// Text is whole UTF-8 characters. It may lag behind Tokens: text that could
 	// become a stop string is held back. Tokens are the ids sampled since the
@@ -53,7 +54,8 @@ const (
 	ReasonLength Reason = "length" // max_tokens or context_length
 )
 
-// Done ends a stream that went well.
+// Done ends an answer that went well, and with it the stream, where it is the
+// only one or the last of a fork.
 type Done struct {
 	Reason           Reason  `json:"reason"`
 	StopString       string  `json:"stop_string,omitempty"`

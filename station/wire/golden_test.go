@@ -64,7 +64,7 @@ var golden = []struct {
 	part  bool // a kind of a type; not every field is set
 }{
 	{name: "handshake", value: &Handshake{Wire: Version, Role: "station", Build: "v1", EngineABI: "llama-ec98e2002", Address: "http://127.0.0.1:8000", Backend: "cpu", PID: 42}},
-	{name: "health", value: &Health{Status: StatusOK, Error: "the file is cut", Wire: Version, KVSession: p(false), DecodeNext: p(true), KVReason: "not built",
+	{name: "health", value: &Health{Status: StatusOK, Error: "the file is cut", Wire: Version, KVSession: p(false), DecodeNext: p(true), KVReason: "not built", Fork: 64,
 		Build: "v1", EngineABI: "llama-ec98e2002", Backend: backend, Cells: 16384, ContextLength: 8192, Sequences: 64, KVTypeK: "f16", KVTypeV: "q8_0",
 		FlashAttention: true, LoadProgress: 0.5, UptimeSeconds: 12.5,
 		Embeddings: &Embeddings{Pooling: "mean", Reason: "none", Dimensions: 384, MaxTokens: 512, MaxInputs: 2048, Only: true}}},
@@ -100,9 +100,10 @@ var golden = []struct {
 	{name: "forward-response", value: &forward},
 	{name: "decode-request", value: &DecodeRequest{Session: "s1", Sampling: &sampling, N: 8, Stop: []string{"END"}, IgnoreEOG: true, LeaveLast: true, Release: true, ControlText: true, Later: later}},
 	{name: "error-body", value: &ErrorBody{Error: &stationError}},
-	{name: "frame", value: &Frame{Type: FrameText, Text: "é", Tokens: []int32{5}, Logprobs: []TokenLogprob{logprob}, Progress: &Progress{Queue: 1, Position: 2, Total: 3},
+	{name: "frame", value: &Frame{Type: FrameText, Choice: 1, Text: "é", Tokens: []int32{5}, Logprobs: []TokenLogprob{logprob}, Progress: &Progress{Queue: 1, Position: 2, Total: 3},
 		Done: &done, Forward: &forward, Error: &stationError}},
 	{name: "frame-text", part: true, value: &Frame{Type: FrameText, Text: "é", Tokens: []int32{5, 6}}},
+	{name: "frame-choice", part: true, value: &Frame{Type: FrameText, Choice: 3, Text: "é", Tokens: []int32{5}}},
 	{name: "frame-progress", part: true, value: &Frame{Type: FrameProgress, Progress: &Progress{Position: 64, Total: 718}}},
 	{name: "frame-done", part: true, value: &Frame{Type: FrameDone, Done: &Done{Reason: ReasonEOG, PromptTokens: 3, CompletionTokens: 2, Seed: 1}}},
 	{name: "frame-forward", part: true, value: &Frame{Type: FrameDone, Forward: &ForwardResponse{Session: "s1", Position: 4, Evaluated: 4}}},

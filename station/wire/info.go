@@ -21,6 +21,8 @@ type Health struct {
 	DecodeNext *bool  `json:"decode_next,omitempty"`
 	KVReason   string `json:"kv_reason,omitempty"` // why KVSession is false
 
+	Fork int `json:"fork,omitempty"` // most answers that share one prefill, see Later; 0: forks are not built
+
 	Embeddings *Embeddings `json:"embeddings,omitempty"` // absent while loading, and of an engine that gives none
 
 	Build     string  `json:"build"`

@@ -47,10 +47,16 @@ type Sampling struct {
 	TopLogprobs int  `json:"top_logprobs,omitempty"` // [0, 20] alternatives per token
 }
 
-// Later holds fields whose feature is built later. Each answers "unsupported"
-// by name until then.
+// Later holds fields that not every route has, nor every station builds. Each
+// answers "unsupported" by name where it is not.
 type Later struct {
-	Fork       *int      `json:"fork,omitempty"`        // number of answers sharing one prefill
+	// Fork, of GenerateRequest and DecodeRequest, is a number of answers that share
+	// one prefill, from 1 to Health.Fork. Answer i is what a call of its own would
+	// give with a seed greater by i, or with a seed of its own where none is given.
+	// Its frames have Frame.Choice i; each answer has a done frame, and the stream
+	// ends after the last of them, or with one error frame for all.
+	Fork *int `json:"fork,omitempty"`
+
 	Priority   *int      `json:"priority,omitempty"`    // lower runs first
 	DeadlineMS *int64    `json:"deadline_ms,omitempty"` // give up after so many milliseconds
 	Prediction string    `json:"prediction,omitempty"`  // expected answer text, for speculation
@@ -171,6 +177,10 @@ type ForwardResponse struct {
 // session's turn brings Sampling; later calls without it go on with the same
 // sampler state. The last sampled token of a call is evaluated too, unless the
 // call releases the session or leaves that token staged.
+//
+// With Fork the session goes on with answer 0. Each other answer gets a session
+// of its own, named in its done frame and the caller's from then on, unless the
+// call releases or there are too many sessions. A fork needs Sampling.
 type DecodeRequest struct {
 	Session   string    `json:"session"`
 	Sampling  *Sampling `json:"sampling,omitempty"`
