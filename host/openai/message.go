@@ -223,13 +223,18 @@ func (t *ToolCall) validate(path string) *Error {
 	if t.Function.Name == "" {
 		return NewError(CodeMissing, path+".function.name", "%s.function.name is missing", path)
 	}
-	at := path + ".function.arguments"
-	if t.Function.Arguments == "" {
-		t.Function.Arguments = "{}"
+	return checkArguments(path+".function.arguments", (*string)(&t.Function.Arguments))
+}
+
+// checkArguments completes the arguments of a call, "" for none, and wants the text
+// of a JSON object.
+func checkArguments(path string, arguments *string) *Error {
+	if *arguments == "" {
+		*arguments = "{}"
 	}
-	v := jsontext.Value(t.Function.Arguments)
+	v := jsontext.Value(*arguments)
 	if depth(v) > maxDepth || !v.IsValid() || v.Kind() != '{' {
-		return NewError(CodeInvalidValue, at, "%s must be a string that holds a JSON object", at)
+		return NewError(CodeInvalidValue, path, "%s must be a string that holds a JSON object", path)
 	}
 	return nil
 }

@@ -1,8 +1,12 @@
 package openai
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"time"
 
-// What other shapes of the same requests (package anthropic) read and word the way
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// What other shapes of the same requests (packages anthropic, responses) read and word the way
 // this one does.
 
 // Decode decodes a body that is not nested too deeply; the error names the field.
@@ -29,3 +33,31 @@ func (s Stop) Validate(param string, l Limits) *Error {
 	}
 	return e
 }
+
+// Validate checks the sampling against the limits.
+func (r *Sampling) Validate(l Limits) *Error { return r.validate(l.WithDefaults()) }
+
+// Validate checks what is said about the reuse of a prompt.
+func (r *Caching) Validate() *Error { return r.validate() }
+
+// MaxBreakpoints is the most places of a request that it may want kept.
+const MaxBreakpoints = maxBreakpoints
+
+// Validate checks a breakpoint at path.
+func (b *CacheBreakpoint) Validate(path string) *Error { return b.validate(path) }
+
+// Lifetime is the ttl of a validated breakpoint, 0 for none.
+func (b *CacheBreakpoint) Lifetime() time.Duration { return lifetime(b.TTL) }
+
+// CheckName checks the name of a function or schema at path.
+func CheckName(path string, name *string) *Error { return checkName(path, name) }
+
+// CheckParameters wants the schema of an object at path: arguments are one.
+func CheckParameters(path string, v jsontext.Value) *Error { return checkParameters(path, v) }
+
+// CheckArguments completes the arguments of a call at path, "" for none, and wants
+// the text of a JSON object.
+func CheckArguments(path string, arguments *string) *Error { return checkArguments(path, arguments) }
+
+// SchemaFormat is the format of text that follows the schema at path.
+func SchemaFormat(path string, v jsontext.Value) (Format, *Error) { return schemaOf(path, v) }

@@ -1,0 +1,235 @@
+package responses
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"thoth/host/openai"
+)
+
+// Bounds of what a request may have, as at OpenAI.
+const (
+	maxTopLogprobs   = 20
+	maxMetadata      = 16
+	maxMetadataKey   = 64
+	maxMetadataValue = 512
+	maxUser          = 512
+	maxSafety        = 128
+)
+
+func (r *Request) validateRefused(openai.Limits) *openai.Error {
+	if e := parameters.Refuse(r.Rest); e != nil {
+		return e
+	}
+	if t := r.Truncation; t != nil && *t != "disabled" {
+		if *t == "auto" {
+			return unsupported("truncation", "is \"auto\", which is not supported: input that is too long is an error, and what to leave out is yours to say")
+		}
+		return invalid("truncation", "is %q: allowed is disabled", openai.Clip(*t))
+	}
+	if o := r.StreamOptions; o != nil && o.IncludeObfuscation != nil && *o.IncludeObfuscation {
+		return unsupported("stream_options.include_obfuscation", "is true, which is not supported: events have the length of their text")
+	}
+	return nil
+}
+
+func (r *Request) validateLength(l openai.Limits) *openai.Error {
+	for _, f := range []struct {
+		name string
+		v    *openai.Int
+	}{{"max_output_tokens", r.MaxOutputTokens}, {"max_tool_calls", r.MaxToolCalls}} {
+		if f.v != nil && *f.v < 1 {
+			return invalid(f.name, "is %d: it must be at least 1", *f.v)
+		}
+	}
+	if e := r.Stop.Validate("stop", l); e != nil {
+		return e
+	}
+	if e := r.Sampling.Validate(l); e != nil {
+		return e
+	}
+	return r.Caching.Validate()
+}
+
+func (r *Request) validateOutput(openai.Limits) *openai.Error {
+	for i, v := range r.Include {
+		at := fmt.Sprintf("include[%d]", i)
+		switch v {
+		case IncludeLogprobs, IncludeEncrypted:
+		case "file_search_call.results", "web_search_call.results", "web_search_call.action.sources", "message.input_image.image_url",
+			"computer_call_output.output.image_url", "code_interpreter_call.outputs":
+			return unsupported(at, "is %q, which this server never has: allowed are %s and %s", v, IncludeLogprobs, IncludeEncrypted)
+		default:
+			return invalid(at, "is %q: allowed are %s and %s", openai.Clip(v), IncludeLogprobs, IncludeEncrypted)
+		}
+	}
+	n := r.TopLogprobs
+	switch {
+	case n == nil || *n == 0:
+		return nil
+	case *n < 0 || *n > maxTopLogprobs:
+		return invalid("top_logprobs", "is %d: it must be between 0 and %d", *n, maxTopLogprobs)
+	case !r.Wants(IncludeLogprobs):
+		return invalid("top_logprobs", "needs include to have %q", IncludeLogprobs)
+	}
+	return nil
+}
+
+func (r *Request) validateReasoning(openai.Limits) *openai.Error {
+	if r.Reasoning == nil {
+		return nil
+	}
+	efforts, summaries := []string{"none", "minimal", "low", "medium", "high", "xhigh"}, []string{"auto", "concise", "detailed"}
+	for _, f := range []struct {
+		name    string
+		v       *string
+		allowed []string
+		known   []string // to the reference, and not done here
+	}{
+		{"effort", r.Reasoning.Effort, efforts, nil},
+		{"summary", r.Reasoning.Summary, summaries, nil},
+		{"generate_summary", r.Reasoning.GenerateSummary, summaries, nil},
+		{"context", r.Reasoning.Context, []string{"auto"}, []string{"current_turn", "all_turns"}},
+		{"mode", r.Reasoning.Mode, []string{"standard"}, []string{"pro"}},
+	} {
+		path := "reasoning." + f.name
+		switch {
+		case f.v == nil || slices.Contains(f.allowed, *f.v):
+		case slices.Contains(f.known, *f.v):
+			return unsupported(path, "is %q, which is not supported: allowed is %s", *f.v, f.allowed[0])
+		case len(f.allowed) == 1:
+			return invalid(path, "is %q: allowed is %s", openai.Clip(*f.v), f.allowed[0])
+		default:
+			return invalid(path, "is %q: allowed are %s", openai.Clip(*f.v), strings.Join(f.allowed, ", "))
+		}
+	}
+	return nil
+}
+
+// validateLabels checks what is only said back.
+func (r *Request) validateLabels(openai.Limits) *openai.Error {
+	if n := len(r.Metadata); n > maxMetadata {
+		return invalid("metadata", "has %d entries: at most %d are allowed", n, maxMetadata)
+	}
+	for k, v := range r.Metadata {
+		switch {
+		case runes(k) > maxMetadataKey:
+			return invalid("metadata", "has the key %q: at most %d characters are allowed", openai.Clip(k), maxMetadataKey)
+		case runes(v) > maxMetadataValue:
+			return invalid("metadata."+openai.Clip(k), "has %d characters: at most %d are allowed", runes(v), maxMetadataValue)
+		}
+	}
+	for _, f := range []struct {
+		name string
+		v    *string
+		most int
+	}{{"user", r.User, maxUser}, {"safety_identifier", r.SafetyIdentifier, maxSafety}} {
+		if f.v != nil && runes(*f.v) > f.most {
+			return invalid(f.name, "has %d characters: at most %d are allowed", runes(*f.v), f.most)
+		}
+	}
+	if t := r.ServiceTier; t != nil {
+		switch *t {
+		case "auto", "default", "flex", "scale", "priority", "fast":
+		default:
+			return invalid("service_tier", "is %q: allowed are auto, default, flex, scale, priority and fast", openai.Clip(*t))
+		}
+	}
+	return nil
+}
+
+func runes(s string) int { return len([]rune(s)) }
+
+// readFormat reads text, in which a schema's fields stand beside the type.
+func (r *Request) readFormat(openai.Limits) *openai.Error {
+	r.format = FormatUsed{Type: "text"}
+	if r.Text == nil {
+		return nil
+	}
+	if v := r.Text.Verbosity; v != nil {
+		switch *v {
+		case "medium":
+		case "low", "high":
+			return unsupported("text.verbosity", "is %q, which is not supported: allowed is medium", *v)
+		default:
+			return invalid("text.verbosity", "is %q: allowed is medium", openai.Clip(*v))
+		}
+	}
+	const path, allowed = "text.format", "allowed are text, json_object and json_schema"
+	v := r.Text.Format
+	switch {
+	case !openai.Present(v):
+		return nil
+	case v.Kind() != '{':
+		return wrongKind(path, "an object with a type", v)
+	}
+	var in struct {
+		Type        *string        `json:"type"`
+		Name        *string        `json:"name"`
+		Description *string        `json:"description"`
+		Schema      jsontext.Value `json:"schema"`
+		Strict      bool           `json:"strict"`
+	}
+	if e := openai.DecodeAt(path, v, &in); e != nil {
+		return e
+	}
+	switch {
+	case in.Type == nil:
+		return missing(path+".type", allowed)
+	case *in.Type == "text":
+		return nil
+	case *in.Type == "json_object":
+		r.format.Type = *in.Type
+		r.Format = openai.Format{Kind: openai.FormatObject, Param: path}
+		return nil
+	case *in.Type != "json_schema":
+		return invalid(path+".type", "is %q: %s", openai.Clip(*in.Type), allowed)
+	}
+	if e := openai.CheckName(path+".name", in.Name); e != nil {
+		return e
+	}
+	// It is enforced whether strict is true or not: a promise of some instances is none.
+	f, e := openai.SchemaFormat(path+".schema", in.Schema)
+	r.Format = f
+	r.format = FormatUsed{Type: *in.Type, Name: *in.Name, Description: in.Description, Schema: in.Schema, Strict: &in.Strict}
+	return e
+}
+
+// validateTogether refuses what would end an answer, or go on with it, where it is
+// not whole.
+func (r *Request) validateTogether(openai.Limits) *openai.Error {
+	bound := r.bound()
+	switch {
+	case bound == "":
+		return nil
+	case len(r.Stop) > 0:
+		return invalid("stop", "cannot be combined with %s: it could cut the answer that must be whole", bound)
+	case r.IgnoreEOS:
+		return invalid("ignore_eos", "cannot be combined with %s: the answer ends where it is whole", bound)
+	}
+	return nil
+}
+
+// bound is the parameter because of which a grammar binds the answer, or the calls in
+// it; "" when the model is free.
+func (r *Request) bound() string {
+	switch {
+	case r.Format.Kind != openai.FormatText:
+		return "text.format"
+	case r.Choice.Mode == openai.ToolRequired:
+		return "tool_choice"
+	case r.Choice.Mode == openai.ToolNone || len(r.Tools) == 0:
+		return ""
+	case !r.Parallel():
+		return "parallel_tool_calls false"
+	}
+	for i, t := range r.Tools {
+		if t.Strict && (r.Choice.Allowed == nil || slices.Contains(r.Choice.Allowed, i)) {
+			return fmt.Sprintf("tools[%d].strict", i)
+		}
+	}
+	return ""
+}
