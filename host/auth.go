@@ -143,11 +143,17 @@ func (s *Server) inference(next http.Handler) http.Handler {
 			return
 		}
 		defer func() {
-			rec := recordOf(r.Context())
-			key.quota.leave(time.Now(), max(rec.usage.PromptTokens, rec.spent.PromptTokens), max(rec.usage.CompletionTokens, rec.spent.CompletionTokens))
+			if rec := recordOf(r.Context()); !rec.detached {
+				key.leave(rec)
+			}
 		}()
 		next.ServeHTTP(w, r)
 	})
+}
+
+// leave ends a request of the key, and charges what it has used.
+func (k *apiKey) leave(rec *record) {
+	k.quota.leave(time.Now(), max(rec.usage.PromptTokens, rec.spent.PromptTokens), max(rec.usage.CompletionTokens, rec.spent.CompletionTokens))
 }
 
 // admins lets only admin keys pass. Without any there is nobody to ask for

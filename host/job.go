@@ -66,6 +66,7 @@ type job struct {
 	param    func(string) string // see task
 
 	place    *ticket
+	placed   func()            // called when it has it; nil for nobody
 	outcomes []*liquid.Outcome // by choice; nil while nothing is known
 	choices  []choice
 	ended    []*wire.Done // by choice; nil until it has ended
@@ -104,6 +105,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, write func(http.R
 		recordOf(r.Context()).err = e
 		write(w, e)
 		return
+	}
+	if j == nil {
+		return // it is answered in another way
 	}
 	// The next request of the connection starts without this one's deadline.
 	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()

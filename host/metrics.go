@@ -24,6 +24,7 @@ type metrics struct {
 	ttft     prometheus.Histogram
 	tokens   *prometheus.CounterVec
 	errors   *prometheus.CounterVec
+	lost     prometheus.Counter
 
 	// The same numbers for /stats.
 	mu struct {
@@ -47,11 +48,12 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_tokens_total", Help: "Tokens of ended requests by kind: chats, completions, and the prompts of embeddings."}, []string{"kind"}),
 		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_errors_total", Help: "Errors by code, those inside a stream included."}, []string{"code"}),
 	}
+	m.lost = prometheus.NewCounter(prometheus.CounterOpts{Name: "thoth_responses_lost_total", Help: "Responses that were to be stored and could not be."})
 	m.mu.errors = map[openai.Code]uint64{}
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.queue, m.ttft, m.errors,
+	m.registry.MustRegister(m.requests, m.seconds, m.queue, m.ttft, m.errors, m.lost,
 		gauge("thoth_in_flight", "Answers in flight; each choice counts.", func() float64 { n, _ := a.counts(); return float64(n) }),
 		gauge("thoth_waiting", "Requests waiting for a place.", func() float64 { _, n := a.counts(); return float64(n) }),
 		gauge("thoth_ready", "1 when chats are served.", func() float64 {
@@ -69,6 +71,11 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 func (m *metrics) request(route, method string, status int, total time.Duration, rec *record) {
 	m.requests.WithLabelValues(route, knownMethod(method), strconv.Itoa(status)).Inc()
 	m.seconds.WithLabelValues(route).Observe(total.Seconds())
+	m.ended(route, rec)
+}
+
+// ended counts what a request, or a background response, came to.
+func (m *metrics) ended(route string, rec *record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if rec.err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/rs/zerolog"
 
 	"thoth/host/openai"
 	"thoth/liquid"
@@ -24,6 +25,9 @@ type record struct {
 	key     string // the name of the caller's key; "" without keys
 	arrived time.Time
 	err     *openai.Error
+
+	// A background response came of it, and leaves the key's limits in its place.
+	detached bool
 
 	// Of a chat.
 	model    string
@@ -99,6 +103,11 @@ func (s *Server) finish(r *http.Request, rec *record, sw *statusWriter) {
 		e = s.o.Log.Warn()
 	}
 	e = e.Str("id", rec.id).Str("method", r.Method).Str("route", route).Int("status", sw.status).Dur("total_ms", total)
+	s.tell(e, rec, "request")
+}
+
+// tell ends a log line with what its record has.
+func (s *Server) tell(e *zerolog.Event, rec *record, message string) {
 	if rec.key != "" {
 		e = e.Str("key", rec.key)
 	}
@@ -118,7 +127,7 @@ func (s *Server) finish(r *http.Request, rec *record, sw *statusWriter) {
 	if s.o.LogPrompts && rec.prompt != "" {
 		e = e.Str("prompt", rec.prompt).Str("answer", rec.answered)
 	}
-	e.Msg("request")
+	e.Msg(message)
 }
 
 // statusWriter remembers the status. Unwrap lets http.ResponseController reach

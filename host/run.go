@@ -64,6 +64,9 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	defer j.place.leave()
 	j.body.release()
 	j.rec.queue = time.Since(asked)
+	if j.placed != nil {
+		j.placed()
+	}
 
 	n := len(j.calls)
 	events := make(chan event, 16*n)
