@@ -32,6 +32,12 @@ func TestStation_ConformsToTheWire(t *testing.T) {
 	t.Run("encoder", func(t *testing.T) {
 		stationtest.EncoderConformance(t, serveFake(t, stationtest.NewEngine(stationtest.Options{Encoder: true, ContextLength: 100}), false), stationtest.ConformanceOptions{})
 	})
+	t.Run("encoder that reranks", func(t *testing.T) {
+		stationtest.EncoderConformance(t, serveFake(t, stationtest.NewEngine(stationtest.Options{Encoder: true, Reranker: true, ContextLength: 100}), false), stationtest.ConformanceOptions{})
+	})
+	t.Run("decoder that reranks", func(t *testing.T) {
+		stationtest.Conformance(t, serveFake(t, stationtest.NewEngine(stationtest.Options{Reranker: true, EOGEvery: -1}), false), stationtest.ConformanceOptions{StopStride: 5})
+	})
 	t.Run("unix socket", func(t *testing.T) {
 		stationtest.Conformance(t, serveFake(t, stationtest.NewEngine(stationtest.Options{EOGEvery: -1}), true), stationtest.ConformanceOptions{StopStride: 5})
 	})

@@ -18,7 +18,7 @@ func (l *loop) embedding() engine.Embedding {
 	if m, ok := l.eng.(engine.Embedder); ok {
 		return m.Embedding()
 	}
-	return engine.Embedding{Reason: "this engine gives no vectors"}
+	return engine.Embedding{Reason: "this engine gives no vectors", NoScores: "this engine gives no scores"}
 }
 
 // encoder says whether the model makes vectors and nothing else.
@@ -35,8 +35,12 @@ func (l *loop) generates(r *http.Request) *wire.Error {
 	if !l.encoder() {
 		return nil
 	}
+	only := "vectors (POST /embed with input)"
+	if l.embedding().Scores {
+		only = "scores (POST /rerank)"
+	}
 	return &wire.Error{Code: wire.CodeUnsupported, Param: r.URL.Path,
-		Message: r.URL.Path + " is not supported: the model is an encoder and gives only vectors (POST /embed with input)"}
+		Message: r.URL.Path + " is not supported: the model is an encoder and gives only " + only}
 }
 
 // vectors is POST /embed with texts.
@@ -69,7 +73,7 @@ func (st *Station) vectors(w http.ResponseWriter, r *http.Request, l *loop, q *w
 	a := wire.VectorsResponse{Vectors: done.vectors, Tokens: make([]int, len(texts)), Dimensions: m.Dimensions, Pooling: m.Pooling,
 		QueueMS: ms(done.queued, done.started), EngineMS: milliseconds(done.engine)}
 	for i, t := range texts {
-		a.Tokens[i] = len(t)
+		a.Tokens[i] = len(t.Tokens)
 	}
 	for i, v := range a.Vectors {
 		if slices.ContainsFunc(v, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) }) {
@@ -82,7 +86,7 @@ func (st *Station) vectors(w http.ResponseWriter, r *http.Request, l *loop, q *w
 
 // texts makes tokens of a request's texts, with what the model wants around each,
 // and refuses those that are empty or too long: none is ever cut.
-func (l *loop) texts(q *wire.EmbedRequest, m engine.Embedding) ([][]engine.Token, *wire.Error) {
+func (l *loop) texts(q *wire.EmbedRequest, m engine.Embedding) ([]engine.Text, *wire.Error) {
 	n, field := len(q.Input), "input"
 	if q.Input == nil {
 		n, field = len(q.InputTokens), "input_tokens"
@@ -90,7 +94,7 @@ func (l *loop) texts(q *wire.EmbedRequest, m engine.Embedding) ([][]engine.Token
 	if n < 1 || n > maxInputs {
 		return nil, invalid(field, "%s has %d texts; 1 to %d are allowed", field, n, maxInputs)
 	}
-	out := make([][]engine.Token, n)
+	out := make([]engine.Text, n)
 	for i := range out {
 		name := fmt.Sprintf("%s[%d]", field, i)
 		var tokens []engine.Token
@@ -108,8 +112,8 @@ func (l *loop) texts(q *wire.EmbedRequest, m engine.Embedding) ([][]engine.Token
 		if q.Input != nil && q.Input[i] == "" || q.Input == nil && len(tokens) == 0 {
 			return nil, invalid(name, "%s is empty", name)
 		}
-		out[i] = around(tokens, m)
-		switch n := len(out[i]); {
+		out[i].Tokens = around(tokens, m)
+		switch n := len(out[i].Tokens); {
 		case n == 0:
 			return nil, invalid(name, "%s has no tokens", name)
 		case n > m.MaxTokens:
@@ -131,42 +135,4 @@ func around(tokens []engine.Token, m engine.Embedding) []engine.Token {
 		out = append(out, m.Suffix...)
 	}
 	return out
-}
-
-// vectorsCheck is an encoder's self-test: a text's vector is the same alone and
-// beside another.
-func vectorsCheck(eng engine.Engine, m engine.Embedder) (string, error) {
-	e := m.Embedding()
-	a, err := eng.Tokenize(selfTestText[:80], false)
-	if err != nil {
-		return "", err
-	}
-	b, err := eng.Tokenize("Nobody.", false)
-	if err != nil {
-		return "", err
-	}
-	half := max(1, e.MaxTokens/2-2)
-	a, b = around(a[:min(len(a), half)], e), around(b[:min(len(b), half)], e)
-	alone, err := m.Embed([][]engine.Token{a})
-	if err != nil {
-		return "", err
-	}
-	beside, err := m.Embed([][]engine.Token{b, a})
-	if err != nil {
-		return "", err
-	}
-	same, other := cosine(alone[0], beside[1]), cosine(alone[0], beside[0])
-	if !(same > 0.9999) {
-		return "", fmt.Errorf("a text's vector changes beside another: cosine %.6f", same)
-	}
-	return fmt.Sprintf("%d dimensions, cosine %.6f beside another text, %.3f to it", e.Dimensions, same, other), nil
-}
-
-func cosine(a, b []float32) float64 {
-	var ab, aa, bb float64
-	for i := range a {
-		x, y := float64(a[i]), float64(b[i])
-		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
-	}
-	return ab / math.Sqrt(aa*bb)
 }

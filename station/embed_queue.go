@@ -12,7 +12,8 @@ import (
 	"thoth/station/wire"
 )
 
-// embedQueue has the vectors of texts made, between the loop's steps.
+// embedQueue has the vectors of texts made, or the scores of pairs, between the
+// loop's steps.
 //
 // Generation and vectors share the cores and the thread that computes, so they
 // take turns: while texts wait, one batch of them comes after each step, and is
@@ -49,7 +50,7 @@ type embedQueue struct {
 
 // embedRequest is one caller's texts.
 type embedRequest struct {
-	texts   [][]engine.Token
+	texts   []engine.Text
 	done    chan struct{}
 	vectors []wire.Vector // of the texts before next
 	err     *wire.Error
@@ -69,7 +70,7 @@ func newEmbedQueue(o Options) *embedQueue {
 
 // make gives the vectors of texts, or an error; none of them is empty or longer
 // than the model takes.
-func (q *embedQueue) make(ctx context.Context, l *loop, texts [][]engine.Token) (*embedRequest, *wire.Error) {
+func (q *embedQueue) make(ctx context.Context, l *loop, texts []engine.Text) (*embedRequest, *wire.Error) {
 	r := &embedRequest{texts: texts, done: make(chan struct{}), queued: time.Now()}
 	q.mu.Lock()
 	if len(q.mu.requests) >= q.most {
@@ -176,7 +177,7 @@ func (q *embedQueue) batch(l *loop, eng engine.Embedder, requests []*embedReques
 		q.tokens.Add(uint64(tokens))
 	}()
 	first := requests[0]
-	if text := first.texts[first.next]; m.Parts && (first.at > 0 || len(text) > budget) {
+	if text := first.texts[first.next].Tokens; m.Parts && (first.at > 0 || len(text) > budget) {
 		n := min(budget, len(text)-first.at)
 		tokens = n
 		vector, err := eng.EmbedPart(text[first.at:first.at+n], first.at == 0, first.at+n == len(text))
@@ -194,7 +195,7 @@ func (q *embedQueue) batch(l *loop, eng engine.Embedder, requests []*embedReques
 	}
 	texts, owners := choose(requests, budget, m)
 	for _, t := range texts {
-		tokens += len(t)
+		tokens += len(t.Tokens)
 	}
 	vectors, err := eng.Embed(texts)
 	var took []*embedRequest
@@ -216,7 +217,7 @@ func (q *embedQueue) batch(l *loop, eng engine.Embedder, requests []*embedReques
 
 // choose fills a batch: a text of each request in turn, round after round, and
 // the first one in any case.
-func choose(requests []*embedRequest, budget int, m engine.Embedding) (texts [][]engine.Token, owners []*embedRequest) {
+func choose(requests []*embedRequest, budget int, m engine.Embedding) (texts []engine.Text, owners []*embedRequest) {
 	tokens := 0
 	for more := true; more; {
 		more = false
@@ -225,7 +226,7 @@ func choose(requests []*embedRequest, budget int, m engine.Embedding) (texts [][
 			if next == len(r.texts) || len(texts) == m.BatchTexts {
 				continue
 			}
-			n := len(r.texts[next])
+			n := len(r.texts[next].Tokens)
 			if len(texts) > 0 && tokens+n > budget {
 				continue
 			}

@@ -28,6 +28,7 @@ func (st *Station) routes() http.Handler {
 	r.Post(wire.RouteDetokenize, st.guarded(st.postDetokenize))
 	r.Post(wire.RouteGenerate, st.guarded(st.postGenerate))
 	r.Post(wire.RouteEmbed, st.guarded(st.postEmbed))
+	r.Post(wire.RouteRerank, st.guarded(st.postRerank))
 	r.Post(wire.RouteForward, st.guarded(st.postForward))
 	r.Post(wire.RouteDecodeNext, st.guarded(st.postDecodeNext))
 	if !st.opts.NoKVSession {

@@ -214,7 +214,7 @@ func (st *Station) health() wire.Health {
 		h.Cells, h.ContextLength, h.Sequences = i.Cells, i.ContextLength, i.Sequences
 		h.KVTypeK, h.KVTypeV, h.FlashAttention = i.KVTypeK, i.KVTypeV, i.FlashAttention
 		proven, saves := l.unproven == nil && !l.encoder(), l.kvOff == ""
-		h.Embeddings = l.embeddings()
+		h.Embeddings, h.Rerank = l.embeddings(), l.reranks()
 		h.DecodeNext, h.KVSession, h.KVReason = &proven, &saves, l.kvOff
 	}
 	if st.opts.NoKVSession {

@@ -121,6 +121,11 @@ func (c *Client) Vectors(ctx context.Context, r *wire.EmbedRequest) (*wire.Vecto
 	return post[wire.VectorsResponse](ctx, c, wire.RouteEmbed, r)
 }
 
+// Rerank gives the documents' scores.
+func (c *Client) Rerank(ctx context.Context, r *wire.RerankRequest) (*wire.RerankResponse, error) {
+	return post[wire.RerankResponse](ctx, c, wire.RouteRerank, r)
+}
+
 // Forward evaluates staged tokens and waits for the end.
 func (c *Client) Forward(ctx context.Context, r *wire.ForwardRequest) (*wire.ForwardResponse, error) {
 	return post[wire.ForwardResponse](ctx, c, wire.RouteForward, r)

@@ -1,4 +1,4 @@
-// Vectors of texts.
+// Vectors of texts, and what scores of pairs are made of.
 //
 // A context gives either logits of a pool of sequences or embeddings, so these
 // have one of their own, over the same weights and the same threads. It gives
@@ -10,8 +10,13 @@
 // KV is cleared before each batch of whole texts and before the first part of a
 // long one: cells are then taken upward in the order of positions, which
 // attention on the CPU depends on.
+//
+// BERT adds to each token what says whether it is of the first or the second text
+// of a pair. llama.cpp adds the first's to all of them, so a pair's tokens are
+// handed over as vectors, and those of the second text have the difference in them.
 #include "embed.h"
 #include "shim.hpp"
+#include "tensor.hpp"
 
 #include <cstring>
 #include <stdexcept>
@@ -24,7 +29,12 @@ struct station_embedder {
     int dimensions = 0;
 
     llama_batch batch{};
+    llama_batch vectors{}; // of tokens as vectors; where pairs have segments
+    const llama_batch *next = nullptr;
     int batch_max = 0;
+
+    const ggml_tensor *rows = nullptr; // a vector for each token
+    std::vector<float> second;         // of a pair's second text, less that of the first
 
     // What was evaluated since the last clear, by sequence.
     std::vector<std::vector<double>> sums;
@@ -45,19 +55,19 @@ int pooled_decode(void *arg, station_error *err) {
             }
             std::fill(m->counts.begin(), m->counts.end(), 0);
         }
-        const int rc = llama_decode(m->ctx, m->batch); // of an encoder: llama_encode
+        const int rc = llama_decode(m->ctx, *m->next); // of an encoder: llama_encode
         if (rc != 0) {
             char last[900];
             station_log_last(last, sizeof(last));
             snprintf(err->text, sizeof(err->text), "llama_decode returned %d: %s", rc, last);
             return STATION_FAILED;
         }
-        for (int i = 0; i < m->batch.n_tokens; i++) {
+        for (int i = 0; i < m->next->n_tokens; i++) {
             const float *row = llama_get_embeddings_ith(m->ctx, i);
             if (!row) {
                 throw std::runtime_error("a token has no vector");
             }
-            const int s = m->batch.seq_id[i][0];
+            const int s = m->next->seq_id[i][0];
             auto &sum = m->sums[s];
             const bool fresh = m->counts[s]++ == 0;
             if (m->pooling == STATION_POOL_CLS && !fresh) {
@@ -73,6 +83,23 @@ int pooled_decode(void *arg, station_error *err) {
         }
         return STATION_OK;
     })
+}
+
+// segments gets ready for pairs whose tokens have types.
+void segments(station_embedder *m) {
+    m->rows = station_input_tensor(m->engine->model, "token_embd.weight");
+    const ggml_tensor *types = station_input_tensor(m->engine->model, "token_types.weight");
+    if (!m->rows || !types || types->ne[1] < 2 || types->ne[0] != m->dimensions || m->rows->ne[0] != m->dimensions) {
+        throw std::runtime_error("the model has no two types of tokens");
+    }
+    std::vector<float> first(m->dimensions);
+    m->second.resize(m->dimensions);
+    station_tensor_row(types, 0, first.data());
+    station_tensor_row(types, 1, m->second.data());
+    for (int k = 0; k < m->dimensions; k++) {
+        m->second[k] -= first[k];
+    }
+    m->vectors = llama_batch_init(m->batch_max, m->dimensions, 1);
 }
 
 } // namespace
@@ -110,6 +137,9 @@ extern "C" station_embedder *station_embed_new(station_engine *e, const station_
         m->dimensions = llama_model_n_embd(e->model);
         m->batch = llama_batch_init((int32_t) p->batch, 0, 1);
         m->batch_max = (int) p->batch;
+        if (p->segments) {
+            segments(m);
+        }
         m->sums.resize(p->sequences);
         m->counts.resize(p->sequences);
         station_worker_start(e);
@@ -130,6 +160,9 @@ extern "C" void station_embed_free(station_embedder *m) {
     if (m->batch_max) {
         llama_batch_free(m->batch);
     }
+    if (m->vectors.embd) {
+        llama_batch_free(m->vectors);
+    }
     if (m->ctx) {
         llama_free(m->ctx);
     }
@@ -137,19 +170,30 @@ extern "C" void station_embed_free(station_embedder *m) {
 }
 
 extern "C" int station_embed_start(station_embedder *m, bool clear, int n, const int32_t *token, const int32_t *pos,
-                                   const int32_t *seq, station_error *err) {
-    if (n < 1 || n > m->batch_max) {
-        station_fail(err, "batch size out of range"); // llama.cpp would end the process
+                                   const int32_t *seq, const bool *second, station_error *err) {
+    if (n < 1 || n > m->batch_max || (second && !m->rows)) {
+        station_fail(err, "batch size or segments out of range"); // llama.cpp would end the process
         return STATION_FAILED;
     }
-    llama_batch &b = m->batch;
+    llama_batch &b = second ? m->vectors : m->batch;
     b.n_tokens = n;
+    m->next = &b;
     for (int i = 0; i < n; i++) {
         if (seq[i] < 0 || seq[i] >= (int) m->counts.size()) {
             station_fail(err, "sequence out of range");
             return STATION_FAILED;
         }
-        b.token[i] = token[i];
+        if (!second) {
+            b.token[i] = token[i];
+        } else {
+            STATION_GUARD(err, STATION_FAILED, {
+                float *row = b.embd + (size_t) i * m->dimensions;
+                station_tensor_row(m->rows, token[i], row);
+                for (int k = 0; second[i] && k < m->dimensions; k++) {
+                    row[k] += m->second[k];
+                }
+            })
+        }
         b.pos[i] = pos[i];
         b.n_seq_id[i] = 1;
         b.seq_id[i][0] = seq[i];
@@ -170,6 +214,15 @@ extern "C" int station_embed_vector(station_embedder *m, int seq, float *out, st
         out[k] = (float) (m->sums[seq][k] / n);
     }
     return STATION_OK;
+}
+
+extern "C" const char *station_rerank_template(const station_engine *e) {
+    return llama_model_chat_template(e->model, "rerank");
+}
+
+extern "C" int32_t station_vocab_separator(const station_engine *e) {
+    const llama_token sep = llama_vocab_sep(e->vocab);
+    return sep != LLAMA_TOKEN_NULL ? sep : llama_vocab_eos(e->vocab);
 }
 
 extern "C" void station_vocab_ends(const station_engine *e, int32_t *first, int32_t *last) {

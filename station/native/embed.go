@@ -10,7 +10,6 @@ import (
 	"strings"
 	"unsafe"
 
-	"thoth/internal/gguf"
 	"thoth/station/engine"
 )
 
@@ -24,10 +23,10 @@ type embedOptions struct {
 // Embedding is constant after load.
 func (e *native) Embedding() engine.Embedding { return e.embedding }
 
-// describeEmbedding says what a decoder's vectors would be.
-func (e *native) describeEmbedding(o Options, h *gguf.Header) {
+// describeEmbedding says what a decoder's vectors or scores would be.
+func (e *native) describeEmbedding(o Options, model *modelFile) error {
 	m := &e.embedding
-	m.Pooling, m.Reason = choosePooling(o, h)
+	m.Pooling, m.Reason = choosePooling(o, model.header)
 	m.Dimensions, m.BatchTexts, m.Parts = e.info.Embedding, embedTexts, true
 	m.MaxTokens = o.EmbedContext
 	if m.MaxTokens == 0 {
@@ -39,6 +38,7 @@ func (e *native) describeEmbedding(o Options, h *gguf.Header) {
 		m.Pooling, m.Reason = "", "the vectors of models with recurrent layers are not tested here"
 	}
 	e.keepEnds(o)
+	return e.makeRanker(o, model)
 }
 
 // keepEnds notes what stands around a text, and what a context is made with.
@@ -57,10 +57,6 @@ func (e *native) keepEnds(o Options) {
 // makeEncoder is makeContext for a model that keeps no KV: its only context is
 // that of embeddings.
 func (e *native) makeEncoder(o Options, model *modelFile, p plan, backend engine.Backend) error {
-	pooling, reason := choosePooling(o, model.header)
-	if pooling == "" {
-		return loadError(engine.LoadBadSetting, "model file %s is an encoder, good for vectors only, and gives none: %s", o.Model, reason)
-	}
 	var m C.station_model_info
 	C.station_model(e.c, &m)
 	e.fillInfo(o, model.header, p, backend, &m)
@@ -71,19 +67,26 @@ func (e *native) makeEncoder(o Options, model *modelFile, p plan, backend engine
 	if err := e.readVocabulary(o, model.header, &m); err != nil {
 		return err
 	}
-	e.embedding = engine.Embedding{Only: true, Pooling: pooling, Dimensions: i.Embedding, MaxTokens: p.contextLength,
+	e.embedding = engine.Embedding{Only: true, Dimensions: i.Embedding, MaxTokens: p.contextLength,
 		BatchTokens: max(p.contextLength, o.BatchSize), BatchTexts: embedTexts}
+	e.embedding.Pooling, e.embedding.Reason = choosePooling(o, model.header)
 	i.BatchSize = e.embedding.BatchTokens
 	e.keepEnds(o)
+	if err := e.makeRanker(o, model); err != nil {
+		return err
+	}
+	if n := e.embedding; n.Pooling == "" && !n.Scores {
+		return loadError(engine.LoadBadSetting, "model file %s is an encoder, good for vectors or scores only. It gives no vectors: %s. It gives no scores: %s", o.Model, n.Reason, n.NoScores)
+	}
 	if err := e.openEmbedder(); err != nil {
 		return loadError(engine.LoadEngineFailed, "the embedding context (texts of %d tokens) could not be made: %v", p.contextLength, err)
 	}
 	// The first graph is slow, and a broken kernel shows here.
-	text := append(append([]engine.Token{}, e.embedding.Prefix...), e.embedding.Suffix...)
-	if len(text) == 0 {
-		text = []engine.Token{0}
+	text := engine.Text{Tokens: append(append([]engine.Token{}, e.embedding.Prefix...), e.embedding.Suffix...)}
+	if len(text.Tokens) == 0 {
+		text.Tokens = []engine.Token{0}
 	}
-	if _, err := e.Embed([][]engine.Token{text}); err != nil {
+	if _, err := e.Embed([]engine.Text{text}); err != nil {
 		return loadError(engine.LoadEngineFailed, "the first text could not be embedded: %v", err)
 	}
 	return nil
@@ -104,8 +107,9 @@ func (e *native) openEmbedder() error {
 	}
 	p := C.station_embed_params{
 		tokens: C.uint32_t(max(m.MaxTokens, 1)), batch: C.uint32_t(m.BatchTokens), sequences: C.uint32_t(m.BatchTexts),
-		pooling: C.int32_t(poolings[m.Pooling]), threads: C.int32_t(o.threads), poll: C.int32_t(o.poll),
+		pooling: C.int32_t(poolings[e.pools()]), threads: C.int32_t(o.threads), poll: C.int32_t(o.poll),
 		type_k: C.int32_t(kvTypes[o.typeK].ggml), type_v: C.int32_t(kvTypes[o.typeV].ggml), flash_attention: C.bool(o.flashAttention),
+		segments: C.bool(e.ranker != nil && e.ranker.layout.typed),
 	}
 	if !m.Only {
 		p.tokens = C.uint32_t(align(max(m.MaxTokens, m.BatchTokens)))
@@ -127,21 +131,40 @@ func (e *native) openEmbedder() error {
 	return nil
 }
 
-// Embed gives each text's pooled vector.
-func (e *native) Embed(texts [][]engine.Token) ([][]float32, error) {
+// pools is how the token vectors of a text become one. What stands for a pair is
+// the first token's, or the last's of a decoder, which has seen no other whole.
+func (e *native) pools() string {
+	switch {
+	case !e.embedding.Scores:
+		return e.embedding.Pooling
+	case e.embedding.Only:
+		return "cls"
+	}
+	return "last"
+}
+
+// Embed gives each text's pooled vector, or its score.
+func (e *native) Embed(texts []engine.Text) ([][]float32, error) {
 	if len(texts) < 1 || len(texts) > e.embedding.BatchTexts {
 		return nil, fmt.Errorf("%w: a batch holds 1 to %d texts, not %d", engine.ErrDecode, e.embedding.BatchTexts, len(texts))
 	}
 	var b engine.Batch
+	var second []bool
 	for s, text := range texts {
-		for pos, t := range text {
+		n := len(text.Tokens)
+		if n == 0 || n > e.embedding.MaxTokens {
+			return nil, fmt.Errorf("%w: a text has 1 to %d tokens, not %d", engine.ErrDecode, e.embedding.MaxTokens, n)
+		}
+		for pos, t := range text.Tokens {
 			b.Add(t, pos, engine.SeqID(s), true)
 		}
-		if len(text) == 0 || len(text) > e.embedding.MaxTokens {
-			return nil, fmt.Errorf("%w: a text has 1 to %d tokens, not %d", engine.ErrDecode, e.embedding.MaxTokens, len(text))
+		if e.ranker != nil && e.ranker.layout.typed {
+			for pos := range text.Tokens {
+				second = append(second, text.Second > 0 && pos >= text.Second)
+			}
 		}
 	}
-	if err := e.evaluateTexts(&b, true); err != nil {
+	if err := e.evaluateTexts(&b, second, true); err != nil {
 		return nil, err
 	}
 	out := make([][]float32, len(texts))
@@ -169,7 +192,7 @@ func (e *native) EmbedPart(tokens []engine.Token, first, last bool) ([]float32, 
 	for i, t := range tokens {
 		b.Add(t, e.embedded+i, 0, true)
 	}
-	if err := e.evaluateTexts(&b, first); err != nil {
+	if err := e.evaluateTexts(&b, nil, first); err != nil {
 		return nil, err
 	}
 	e.embedded += len(tokens)
@@ -180,9 +203,10 @@ func (e *native) EmbedPart(tokens []engine.Token, first, last bool) ([]float32, 
 }
 
 // evaluateTexts has the computing thread evaluate a batch in the embedding
-// context, which forgets what it had before when clear.
-func (e *native) evaluateTexts(b *engine.Batch, clear bool) error {
-	if e.embedding.Pooling == "" {
+// context, which forgets what it had before when clear. second, where not nil,
+// says which tokens are of a pair's second text.
+func (e *native) evaluateTexts(b *engine.Batch, second []bool, clear bool) error {
+	if e.embedding.Pooling == "" && !e.embedding.Scores {
 		return fmt.Errorf("%w: %s", engine.ErrDecode, e.embedding.Reason)
 	}
 	n := b.Len()
@@ -199,7 +223,7 @@ func (e *native) evaluateTexts(b *engine.Batch, clear bool) error {
 	}
 	rc := C.station_embed_start(e.embedder, C.bool(clear), C.int(n),
 		(*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Tokens))), (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Pos))),
-		(*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Seq))), &e.err)
+		(*C.int32_t)(unsafe.Pointer(unsafe.SliceData(b.Seq))), (*C.bool)(unsafe.SliceData(second)), &e.err)
 	runtime.KeepAlive(b)
 	if rc == C.STATION_OK {
 		var err error
@@ -214,10 +238,14 @@ func (e *native) evaluateTexts(b *engine.Batch, clear bool) error {
 	return nil
 }
 
+// pooled is the vector of sequence s, or the score that its head makes of it.
 func (e *native) pooled(s int) ([]float32, error) {
-	out := make([]float32, e.embedding.Dimensions)
+	out := make([]float32, e.info.Embedding)
 	if C.station_embed_vector(e.embedder, C.int(s), (*C.float)(unsafe.Pointer(&out[0])), &e.err) != C.STATION_OK {
 		return nil, fmt.Errorf("%w: %s", engine.ErrDecode, message(&e.err, "no reason given"))
+	}
+	if e.ranker != nil {
+		return []float32{float32(e.ranker.head.score(out))}, nil
 	}
 	return out, nil
 }

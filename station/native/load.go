@@ -57,6 +57,7 @@ type native struct {
 	embedOpts embedOptions
 	embedder  *C.station_embedder // nil until the first text, but for an encoder
 	embedded  int                 // tokens evaluated of a text that comes in parts
+	ranker    *ranker             // nil where the model gives no scores
 	err       C.station_error
 }
 
@@ -188,7 +189,9 @@ func (e *native) makeContext(o Options, model *modelFile, p plan, backend engine
 			e.info.EOG = append(e.info.EOG, engine.Token(t))
 		}
 	}
-	e.describeEmbedding(o, model.header)
+	if err := e.describeEmbedding(o, model); err != nil {
+		return err
+	}
 	return e.warmUp()
 }
 

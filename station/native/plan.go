@@ -150,7 +150,10 @@ func choosePooling(o Options, h *gguf.Header) (pooling, reason string) {
 		return o.EmbedPooling, ""
 	}
 	said, ok := h.Number(h.Architecture() + ".pooling_type")
-	if !ok {
+	switch {
+	case !ok && hasHead(h):
+		said = 4
+	case !ok:
 		return "mean", ""
 	}
 	for name, n := range poolings {

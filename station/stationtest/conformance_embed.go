@@ -123,8 +123,8 @@ func (s *suite) vectors(t *testing.T) {
 	})
 }
 
-// EncoderConformance tests a station whose model is an encoder: vectors, and
-// everything else refused by name.
+// EncoderConformance tests a station whose model is an encoder: vectors or scores,
+// and everything else refused by name.
 func EncoderConformance(t *testing.T, base string, o ConformanceOptions) {
 	t.Helper()
 	s := newSuite(t, base, o)
@@ -134,6 +134,7 @@ func EncoderConformance(t *testing.T, base string, o ConformanceOptions) {
 	require.NotEmpty(t, s.health.KVReason)
 	require.Zero(t, s.health.Cells)
 	t.Run("vectors", s.vectors)
+	t.Run("scores", s.scores)
 	t.Run("nothing else", func(t *testing.T) {
 		_, err := s.c.Generate(s.ctx(t), &wire.GenerateRequest{Prompt: wire.Prompt{Text: "a"}})
 		require.Equal(t, "/generate", requireCode(t, err, wire.CodeUnsupported).Param)

@@ -2,6 +2,7 @@ package stationtest
 
 import (
 	"fmt"
+	"slices"
 
 	"thoth/station/engine"
 )
@@ -28,6 +29,10 @@ func (e *Engine) Embedding() engine.Embedding {
 	if e.o.NoVectors != "" {
 		m.Pooling, m.Reason = "", e.o.NoVectors
 	}
+	if m.NoScores = "the model has no classification head: it is no reranker"; e.o.Reranker {
+		m.Scores, m.NoScores, m.Dimensions = true, "", 1
+		m.Pooling, m.Reason = "", "the model is a reranker"
+	}
 	if e.info.AddBOS {
 		m.Prefix = []engine.Token{e.info.BOS}
 	}
@@ -38,17 +43,20 @@ func (e *Engine) Embedding() engine.Embedding {
 	return m
 }
 
-// Embed gives each text's vector.
-func (e *Engine) Embed(texts [][]engine.Token) ([][]float32, error) {
+// Embed gives each text's vector, or its score.
+func (e *Engine) Embed(texts []engine.Text) ([][]float32, error) {
 	defer e.enter("Embed")()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m, n := e.Embedding(), 0
 	for _, t := range texts {
-		if len(t) == 0 || len(t) > m.MaxTokens {
-			return nil, e.badText("Embed of a text of %d tokens, want 1 to %d", len(t), m.MaxTokens)
+		if len(t.Tokens) == 0 || len(t.Tokens) > m.MaxTokens {
+			return nil, e.badText("Embed of a text of %d tokens, want 1 to %d", len(t.Tokens), m.MaxTokens)
 		}
-		n += len(t)
+		if t.Second < 0 || t.Second >= len(t.Tokens) {
+			return nil, e.badText("Embed of a pair whose second text begins at %d of %d tokens", t.Second, len(t.Tokens))
+		}
+		n += len(t.Tokens)
 	}
 	if len(texts) == 0 || len(texts) > m.BatchTexts {
 		return nil, e.badText("Embed of %d texts, want 1 to %d", len(texts), m.BatchTexts)
@@ -59,7 +67,7 @@ func (e *Engine) Embed(texts [][]engine.Token) ([][]float32, error) {
 	e.embeds.part = nil
 	out := make([][]float32, len(texts))
 	for i, t := range texts {
-		out[i] = vector(t)
+		out[i] = e.result(t.Tokens)
 	}
 	return out, nil
 }
@@ -91,7 +99,7 @@ func (e *Engine) EmbedPart(tokens []engine.Token, first, last bool) ([]float32, 
 	if !last {
 		return nil, nil
 	}
-	v := vector(e.embeds.part)
+	v := e.result(e.embeds.part)
 	e.embeds.part = nil
 	return v, nil
 }
@@ -114,7 +122,7 @@ func (e *Engine) EmbedBatches() []int {
 }
 
 func (e *Engine) embedCall(m engine.Embedding, n int) error {
-	if m.Pooling == "" {
+	if m.Pooling == "" && !m.Scores {
 		return e.badText("a model without vectors was asked for some")
 	}
 	if n > m.BatchTokens && !m.Only {
@@ -135,6 +143,39 @@ func (e *Engine) embedCall(m engine.Embedding, n int) error {
 func (e *Engine) badText(format string, args ...any) error {
 	e.violate(format, args...)
 	return fmt.Errorf("%w: "+format, append([]any{engine.ErrDecode}, args...)...)
+}
+
+// Pairs puts a token between the query and each document, and at the end.
+func (e *Engine) Pairs(query string, documents []string) ([]engine.Text, error) {
+	e.alive("Pairs")
+	m := e.Embedding()
+	if !m.Scores {
+		return nil, e.badText("a model without scores was asked for some")
+	}
+	head := append(append(append([]engine.Token{}, m.Prefix...), e.vocab.tokenize(query, false)...), m.Suffix...)
+	out := make([]engine.Text, len(documents))
+	for i, d := range documents {
+		out[i].Tokens = append(append(append(out[i].Tokens, head...), e.vocab.tokenize(d, false)...), m.Suffix...)
+		if m.Only {
+			out[i].Second = len(head)
+		}
+	}
+	return out, nil
+}
+
+// result is a text's vector, or a pair's score.
+func (e *Engine) result(tokens []engine.Token) []float32 {
+	if !e.o.Reranker {
+		return vector(tokens)
+	}
+	cut := slices.Index(tokens, e.info.EOS) + 1
+	shared := 0
+	for _, t := range tokens[cut:] {
+		if slices.Contains(tokens[:cut], t) && t != e.info.EOS {
+			shared++
+		}
+	}
+	return []float32{8*float32(shared)/float32(max(len(tokens)-cut, 1)) - 4}
 }
 
 // vector is the mean of what stands for each token at its position.

@@ -43,6 +43,9 @@ type Options struct {
 
 	// Encoder makes a model that gives vectors and nothing else.
 	Encoder bool
+	// Reranker makes a model that gives scores of pairs and no vectors; beside
+	// generation unless Encoder is set too.
+	Reranker bool
 	// NoVectors, a sentence, makes a model that gives none.
 	NoVectors string
 	// OnEmbed is called at each batch of texts, with the call's number from 1 and

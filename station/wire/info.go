@@ -24,6 +24,7 @@ type Health struct {
 	Fork int `json:"fork,omitempty"` // most answers that share one prefill, see Later; 0: forks are not built
 
 	Embeddings *Embeddings `json:"embeddings,omitempty"` // absent while loading, and of an engine that gives none
+	Rerank     *Rerank     `json:"rerank,omitempty"`     // likewise
 
 	Build     string  `json:"build"`
 	EngineABI string  `json:"engine_abi"`
@@ -47,6 +48,14 @@ type Embeddings struct {
 	MaxTokens  int    `json:"max_tokens"`     // of one text
 	MaxInputs  int    `json:"max_inputs"`     // texts of one request
 	Only       bool   `json:"only,omitempty"` // the model is an encoder: nothing else is offered
+}
+
+// Rerank says whether the station scores documents by POST /rerank.
+type Rerank struct {
+	Scores       bool   `json:"scores"`
+	Reason       string `json:"reason,omitempty"`        // why it does not
+	MaxTokens    int    `json:"max_tokens,omitempty"`    // of a query and a document, with what stands around both
+	MaxDocuments int    `json:"max_documents,omitempty"` // of one request
 }
 
 // Backend says what computes, what was asked for, and why they differ.

@@ -99,6 +99,22 @@ type EmbedRequest struct {
 	Later
 }
 
+// RerankRequest asks how relevant each document is to the query.
+type RerankRequest struct {
+	Query     string   `json:"query"`
+	Documents []string `json:"documents"`
+	Later
+}
+
+// RerankResponse gives a score for each document, in order: the model's logit, any
+// number, the higher the more relevant. Its logistic function is a probability.
+type RerankResponse struct {
+	Scores   []float64 `json:"scores"`
+	Tokens   []int     `json:"tokens"`    // of each pair, what the model wants around it included
+	QueueMS  float64   `json:"queue_ms"`  // to the first batch that had a pair of these
+	EngineMS float64   `json:"engine_ms"` // of the batches that had one
+}
+
 // VectorsResponse gives a text's vector each, in order.
 type VectorsResponse struct {
 	Vectors    []Vector `json:"vectors"`

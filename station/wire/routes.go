@@ -12,6 +12,7 @@ const (
 	RouteDetokenize = "/detokenize"
 	RouteGenerate   = "/generate"
 	RouteEmbed      = "/embed"
+	RouteRerank     = "/rerank"
 	RouteForward    = "/forward"
 	RouteDecodeNext = "/decode-next"
 	RouteKVSession  = "/kv-session" // and the verbs below it
