@@ -24,8 +24,12 @@ type Draft struct {
 // NewDraft grows r.
 func NewDraft(r *Response) *Draft { return &Draft{Response: r} }
 
-// Text adds to a message.
+// Text adds to a message. Without text there is nothing to begin one with, and what
+// log-probabilities there are belong to the message that is open, or to none.
 func (d *Draft) Text(text string, lp []openai.TokenLogprob) {
+	if text == "" && !d.inside(TypeMessage) {
+		return
+	}
 	d.enter(TypeMessage)
 	d.text.WriteString(text)
 	d.logprobs = append(d.logprobs, lp...)

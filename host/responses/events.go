@@ -30,8 +30,11 @@ func (e *Events) Queued(dst []byte) []byte { return e.state(dst, "response.queue
 // InProgress says that the response is being made.
 func (e *Events) InProgress(dst []byte) []byte { return e.state(dst, "response.in_progress") }
 
-// Text adds to a message.
+// Text adds to a message, as [Draft.Text] does.
 func (e *Events) Text(dst []byte, text string, lp []openai.TokenLogprob) []byte {
+	if text == "" && (len(lp) == 0 || !e.inside(TypeMessage)) {
+		return dst
+	}
 	dst = e.enter(dst, TypeMessage)
 	e.Draft.Text(text, lp)
 	dst = append(e.delta(dst, "response.output_text.delta", text, true), `,"logprobs":`...)
@@ -61,9 +64,9 @@ func (e *Events) Arguments(dst []byte, text string) []byte {
 	return append(e.delta(dst, "response.function_call_arguments.delta", text, false), "}\n\n"...)
 }
 
-// Close ends the response but for its last event, [Events.Over]: what is stored of it
-// is known then, and must be stored before the client hears of the end.
-func (e *Events) Close(dst []byte, cut bool, u *Usage, g *openai.Gnosis, now time.Time) []byte {
+// End ends the response but for its last event, [Events.Over]: all of it is known then,
+// and must be stored before the client hears of the end.
+func (e *Events) End(dst []byte, cut bool, u *Usage, g *openai.Gnosis, now time.Time) []byte {
 	if e.lacksMessage(cut) {
 		dst = e.enter(dst, TypeMessage)
 	}
@@ -85,15 +88,16 @@ func (e *Events) Over(dst []byte) []byte {
 	return e.state(dst, name)
 }
 
-// Error is the event of an error where no response has begun.
-func (e *Events) Error(dst []byte, err *openai.Error) []byte {
-	return e.event(dst, "error", struct {
+// AppendError is the event of an error that ends a stream otherwise than its response
+// ended: because none has begun, or because its events cannot be told.
+func AppendError(dst []byte, err *openai.Error, number int) []byte {
+	return appendEvent(dst, "error", struct {
 		Type    string      `json:"type"`
 		Number  int         `json:"sequence_number"`
 		Code    openai.Code `json:"code"`
 		Message string      `json:"message"`
 		Param   *string     `json:"param"`
-	}{"error", e.next(), err.Code, err.Message, err.Param})
+	}{"error", number, err.Code, err.Message, err.Param})
 }
 
 // enter makes an item of this type the open one.
@@ -143,7 +147,7 @@ func (e *Events) close(dst []byte, status string) []byte {
 
 // state is an event with the whole response.
 func (e *Events) state(dst []byte, name string) []byte {
-	return e.event(dst, name, struct {
+	return appendEvent(dst, name, struct {
 		Type     string    `json:"type"`
 		Number   int       `json:"sequence_number"`
 		Response *Response `json:"response"`
@@ -152,7 +156,7 @@ func (e *Events) state(dst []byte, name string) []byte {
 
 // item is an event with the last item.
 func (e *Events) item(dst []byte, name string) []byte {
-	return e.event(dst, name, struct {
+	return appendEvent(dst, name, struct {
 		Type   string `json:"type"`
 		Number int    `json:"sequence_number"`
 		Index  int    `json:"output_index"`
@@ -162,7 +166,7 @@ func (e *Events) item(dst []byte, name string) []byte {
 
 // part is an event with the only part of the last item.
 func (e *Events) part(dst []byte, name string, p Part) []byte {
-	return e.event(dst, name, struct {
+	return appendEvent(dst, name, struct {
 		Type    string `json:"type"`
 		Number  int    `json:"sequence_number"`
 		ID      string `json:"item_id"`
@@ -192,7 +196,7 @@ func (e *Events) about(dst []byte, name string) []byte {
 	return strconv.AppendInt(append(dst, `","output_index":`...), int64(e.index()), 10)
 }
 
-func (e *Events) event(dst []byte, name string, v any) []byte {
+func appendEvent(dst []byte, name string, v any) []byte {
 	dst = append(append(dst, "event: "...), name...)
 	dst = append(append(dst, "\ndata: "...), mustMarshal(v)...)
 	return append(dst, "\n\n"...)

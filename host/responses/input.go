@@ -3,6 +3,7 @@ package responses
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -274,12 +275,13 @@ func readParts(path string, v jsontext.Value, allowed []string) ([]Part, *openai
 	return parts, nil
 }
 
-// words lists what is allowed.
+// words says what is allowed.
 func words(allowed []string) string {
-	if len(allowed) == 1 {
+	last := len(allowed) - 1
+	if last == 0 {
 		return "allowed is " + allowed[0]
 	}
-	return "allowed are " + allowed[0] + " and " + allowed[1]
+	return "allowed are " + strings.Join(allowed[:last], ", ") + " and " + allowed[last]
 }
 
 // at is the path of a field below path.

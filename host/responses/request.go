@@ -46,8 +46,8 @@ type Request struct {
 	SafetyIdentifier *string           `json:"safety_identifier"`
 	Metadata         map[string]string `json:"metadata"`
 	ServiceTier      *string           `json:"service_tier"`
-	Truncation       *string           `json:"truncation"`
 
+	// Rest are the parameters that this server refuses, or does not know.
 	Rest jsontext.Value `json:",embed"`
 
 	// What the request means, in the host's words.
@@ -64,7 +64,7 @@ type Request struct {
 
 // StreamOptions of a request.
 type StreamOptions struct {
-	IncludeObfuscation *bool `json:"include_obfuscation"`
+	Rest jsontext.Value `json:",embed"`
 }
 
 // Text says what the text of the response must be.
@@ -78,8 +78,8 @@ type Reasoning struct {
 	Effort          *string `json:"effort"`
 	Summary         *string `json:"summary"`
 	GenerateSummary *string `json:"generate_summary"` // the older name of summary
-	Context         *string `json:"context"`
-	Mode            *string `json:"mode"`
+
+	Rest jsontext.Value `json:",embed"`
 }
 
 // Values of include that are taken.
@@ -117,6 +117,14 @@ func (r *Request) Effort() string {
 		return ""
 	}
 	return *r.Reasoning.Effort
+}
+
+// Verbosity is text.verbosity, "" for none said.
+func (r *Request) Verbosity() string {
+	if r.Text == nil || r.Text.Verbosity == nil {
+		return ""
+	}
+	return *r.Text.Verbosity
 }
 
 // Wants tells whether include has a value.

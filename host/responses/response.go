@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -130,7 +131,7 @@ func New(req *Request, id, model string, created time.Time) *Response {
 	r := &Response{
 		ID: id, Object: "response", CreatedAt: created.Unix(), Status: StatusInProgress, Background: req.Background, Model: model, Output: []Item{},
 		ParallelToolCalls: req.Parallel(), PromptCacheKey: req.PromptCacheKey, SafetyIdentifier: req.SafetyIdentifier, ServiceTier: "default",
-		Store: req.Store == nil || *req.Store, Temperature: 1, TopP: 1, Text: TextUsed{Format: req.format, Verbosity: "medium"},
+		Store: req.Store == nil || *req.Store, Temperature: 1, TopP: 1, Text: TextUsed{Format: req.format, Verbosity: cmp.Or(req.Verbosity(), "medium")},
 		ToolChoice: jsontext.Value(`"auto"`), Tools: list(req.tools), Truncation: "disabled", User: req.User, Metadata: req.Metadata,
 		MaxOutputTokens: (*int64)(req.MaxOutputTokens), MaxToolCalls: (*int64)(req.MaxToolCalls), Instructions: some(req.Instructions), PreviousResponseID: some(req.PreviousID),
 		Reasoning: ReasoningUsed{Effort: some(req.Effort())},

@@ -3,37 +3,23 @@ package responses
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"thoth/host/openai"
 )
 
-// Bounds of what a request may have, as at OpenAI.
-const (
-	maxTopLogprobs   = 20
-	maxMetadata      = 16
-	maxMetadataKey   = 64
-	maxMetadataValue = 512
-	maxUser          = 512
-	maxSafety        = 128
-)
+// maxTopLogprobs is OpenAI's limit and the wire's.
+const maxTopLogprobs = 20
 
 func (r *Request) validateRefused(openai.Limits) *openai.Error {
 	if e := parameters.Refuse(r.Rest); e != nil {
 		return e
 	}
-	if t := r.Truncation; t != nil && *t != "disabled" {
-		if *t == "auto" {
-			return unsupported("truncation", "is \"auto\", which is not supported: input that is too long is an error, and what to leave out is yours to say")
-		}
-		return invalid("truncation", "is %q: allowed is disabled", openai.Clip(*t))
+	if r.StreamOptions == nil {
+		return nil
 	}
-	if o := r.StreamOptions; o != nil && o.IncludeObfuscation != nil && *o.IncludeObfuscation {
-		return unsupported("stream_options.include_obfuscation", "is true, which is not supported: events have the length of their text")
-	}
-	return nil
+	return parameters.RefuseIn("stream_options", r.StreamOptions.Rest)
 }
 
 func (r *Request) validateLength(l openai.Limits) *openai.Error {
@@ -79,69 +65,40 @@ func (r *Request) validateOutput(openai.Limits) *openai.Error {
 }
 
 func (r *Request) validateReasoning(openai.Limits) *openai.Error {
-	if r.Reasoning == nil {
+	why := r.Reasoning
+	if why == nil {
 		return nil
 	}
-	efforts, summaries := []string{"none", "minimal", "low", "medium", "high", "xhigh"}, []string{"auto", "concise", "detailed"}
-	for _, f := range []struct {
-		name    string
-		v       *string
-		allowed []string
-		known   []string // to the reference, and not done here
-	}{
-		{"effort", r.Reasoning.Effort, efforts, nil},
-		{"summary", r.Reasoning.Summary, summaries, nil},
-		{"generate_summary", r.Reasoning.GenerateSummary, summaries, nil},
-		{"context", r.Reasoning.Context, []string{"auto"}, []string{"current_turn", "all_turns"}},
-		{"mode", r.Reasoning.Mode, []string{"standard"}, []string{"pro"}},
-	} {
-		path := "reasoning." + f.name
-		switch {
-		case f.v == nil || slices.Contains(f.allowed, *f.v):
-		case slices.Contains(f.known, *f.v):
-			return unsupported(path, "is %q, which is not supported: allowed is %s", *f.v, f.allowed[0])
-		case len(f.allowed) == 1:
-			return invalid(path, "is %q: allowed is %s", openai.Clip(*f.v), f.allowed[0])
-		default:
-			return invalid(path, "is %q: allowed are %s", openai.Clip(*f.v), strings.Join(f.allowed, ", "))
-		}
+	if e := parameters.RefuseIn("reasoning", why.Rest); e != nil {
+		return e
 	}
-	return nil
+	if e := oneOf("reasoning.effort", why.Effort, "none", "minimal", "low", "medium", "high", "xhigh"); e != nil {
+		return e
+	}
+	if e := oneOf("reasoning.summary", why.Summary, "auto", "concise", "detailed"); e != nil {
+		return e
+	}
+	return oneOf("reasoning.generate_summary", why.GenerateSummary, "auto", "concise", "detailed")
 }
 
 // validateLabels checks what is only said back.
 func (r *Request) validateLabels(openai.Limits) *openai.Error {
-	if n := len(r.Metadata); n > maxMetadata {
-		return invalid("metadata", "has %d entries: at most %d are allowed", n, maxMetadata)
+	if e := openai.ValidateMetadata(r.Metadata); e != nil {
+		return e
 	}
-	for k, v := range r.Metadata {
-		switch {
-		case runes(k) > maxMetadataKey:
-			return invalid("metadata", "has the key %q: at most %d characters are allowed", openai.Clip(k), maxMetadataKey)
-		case runes(v) > maxMetadataValue:
-			return invalid("metadata."+openai.Clip(k), "has %d characters: at most %d are allowed", runes(v), maxMetadataValue)
-		}
+	if e := openai.ValidateSafetyIdentifier(r.SafetyIdentifier); e != nil {
+		return e
 	}
-	for _, f := range []struct {
-		name string
-		v    *string
-		most int
-	}{{"user", r.User, maxUser}, {"safety_identifier", r.SafetyIdentifier, maxSafety}} {
-		if f.v != nil && runes(*f.v) > f.most {
-			return invalid(f.name, "has %d characters: at most %d are allowed", runes(*f.v), f.most)
-		}
-	}
-	if t := r.ServiceTier; t != nil {
-		switch *t {
-		case "auto", "default", "flex", "scale", "priority", "fast":
-		default:
-			return invalid("service_tier", "is %q: allowed are auto, default, flex, scale, priority and fast", openai.Clip(*t))
-		}
-	}
-	return nil
+	return oneOf("service_tier", r.ServiceTier, "auto", "default", "flex", "scale", "priority")
 }
 
-func runes(s string) int { return len([]rune(s)) }
+// oneOf checks a parameter that is one of a few words, or absent.
+func oneOf(path string, v *string, allowed ...string) *openai.Error {
+	if v == nil || slices.Contains(allowed, *v) {
+		return nil
+	}
+	return invalid(path, "is %q: %s", openai.Clip(*v), words(allowed))
+}
 
 // readFormat reads text, in which a schema's fields stand beside the type.
 func (r *Request) readFormat(openai.Limits) *openai.Error {
@@ -149,14 +106,8 @@ func (r *Request) readFormat(openai.Limits) *openai.Error {
 	if r.Text == nil {
 		return nil
 	}
-	if v := r.Text.Verbosity; v != nil {
-		switch *v {
-		case "medium":
-		case "low", "high":
-			return unsupported("text.verbosity", "is %q, which is not supported: allowed is medium", *v)
-		default:
-			return invalid("text.verbosity", "is %q: allowed is medium", openai.Clip(*v))
-		}
+	if e := oneOf("text.verbosity", r.Text.Verbosity, "low", "medium", "high"); e != nil {
+		return e
 	}
 	const path, allowed = "text.format", "allowed are text, json_object and json_schema"
 	v := r.Text.Format
