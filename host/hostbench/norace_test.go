@@ -1,0 +1,5 @@
+//go:build !race
+
+package hostbench
+
+const raceEnabled = false

@@ -1,0 +1,228 @@
+package hostbench
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"thoth/station/wire"
+)
+
+// promptTokens is the length of every prompt, as far as this station knows.
+const promptTokens = 200
+
+// station is a fake that answers with as many text frames as a request may have
+// tokens, one a step of its clock. A request with a grammar gets one frame with an
+// answer that fits the tests' schema.
+type station struct {
+	address string
+	clock   *clock
+	health  wire.Health
+	model   wire.Model
+	tokens  []int32 // of every prompt
+	idle    idle
+}
+
+// words are the texts of its tokens, in turn.
+var words = []string{" The", " river", " bends", " here", ",", " and", " \"the\"", " old", " café", " is", " open", ".\n"}
+
+// structured is its answer to a request with a grammar.
+const structured = `{"city":"Paris","days":3}`
+
+// newStation serves on a unix socket until the test ends; a step of 0 sends
+// everything at once. template is a file of host/prompt's.
+func newStation(t testing.TB, template string, step time.Duration, liquid bool) *station {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "prompt", "testdata", "templates", template))
+	require.NoError(t, err)
+	s := &station{clock: newClock(step), tokens: make([]int32, promptTokens),
+		health: wire.Health{Status: wire.StatusOK, Wire: wire.Version, Build: "fake", EngineABI: "fake", ContextLength: 8192, Cells: 8192, Sequences: 32,
+			KVSession: &liquid, DecodeNext: &liquid, Backend: wire.Backend{Selected: "cpu"}},
+		model: wire.Model{Name: "fake", File: "fake.gguf", Digest: "d", Architecture: "qwen3", Vocabulary: 151936, KVCut: true, ChatTemplate: string(text),
+			Special: wire.SpecialTokens{EOSText: "<|im_end|>"}}}
+	for i := range s.tokens {
+		s.tokens[i] = int32(100 * i)
+	}
+	path := filepath.Join(t.TempDir(), "station.sock")
+	ln, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	s.address = "unix://" + path
+	srv := &http.Server{Handler: s.routes(), ConnState: s.idle.note}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		_ = srv.Close()
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
+		s.clock.stop()
+	})
+	return s
+}
+
+func (s *station) routes() http.Handler {
+	r := http.NewServeMux()
+	r.HandleFunc(wire.RouteHealth, func(w http.ResponseWriter, _ *http.Request) { answer(w, s.health) })
+	r.HandleFunc(wire.RouteModel, func(w http.ResponseWriter, _ *http.Request) { answer(w, s.model) })
+	r.HandleFunc(wire.RouteGenerate, func(w http.ResponseWriter, r *http.Request) {
+		q, ok := take[wire.GenerateRequest](w, r)
+		if ok {
+			s.stream(w, r, q.MaxTokens, q.Sampling.Grammar != "")
+		}
+	})
+	r.HandleFunc(wire.RouteEmbed, func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := take[wire.EmbedRequest](w, r); ok {
+			answer(w, wire.EmbedResponse{Session: "s", Tokens: s.tokens, Staged: promptTokens})
+		}
+	})
+	r.HandleFunc(wire.RouteForward, func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := take[wire.ForwardRequest](w, r); ok {
+			send(w, wire.Frame{Type: wire.FrameDone, Forward: &wire.ForwardResponse{Session: "s", Position: promptTokens, Evaluated: promptTokens - 128, PrefillMS: 12.5, EngineMS: 12.25}})
+		}
+	})
+	r.HandleFunc(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request) {
+		if q, ok := take[wire.DecodeRequest](w, r); ok {
+			s.stream(w, r, q.N, q.Sampling.Grammar != "")
+		}
+	})
+	verb := wire.RouteKVSession + "/"
+	r.HandleFunc(verb+wire.VerbLoad, func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := take[wire.KVLoadRequest](w, r); ok {
+			answer(w, wire.KVLoadResponse{Session: "s", Position: 128, Staged: promptTokens - 128, Tiers: wire.KVTiers{Warm: 128}, Reason: wire.KVEnds, DiffersAt: -1, LoadMS: 0.5})
+		}
+	})
+	r.HandleFunc(verb+wire.VerbSave, func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := take[wire.KVSaveRequest](w, r); ok {
+			answer(w, wire.KVSaveResponse{Saved: true, Tokens: promptTokens, Written: promptTokens - 128, Bytes: 1 << 20})
+		}
+	})
+	r.HandleFunc(verb+wire.VerbDelete, func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := take[wire.KVDeleteRequest](w, r); ok {
+			answer(w, wire.KVDeleteResponse{Session: true})
+		}
+	})
+	return r
+}
+
+// take reads a request as the real station would; without ok it is refused.
+func take[T any](w http.ResponseWriter, r *http.Request) (q *T, ok bool) {
+	body, err := io.ReadAll(r.Body)
+	q = new(T)
+	if err == nil {
+		err = json.Unmarshal(body, q)
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		answer(w, wire.ErrorBody{Error: &wire.Error{Code: wire.CodeInvalid, Message: err.Error()}})
+	}
+	return q, err == nil
+}
+
+func answer(w http.ResponseWriter, v any) { _ = json.NewEncoder(w).Encode(v) }
+
+func send(w http.ResponseWriter, f wire.Frame) {
+	w.Header().Set("Content-Type", wire.ContentTypeStream)
+	answer(w, f)
+	_ = http.NewResponseController(w).Flush()
+}
+
+func (s *station) stream(w http.ResponseWriter, r *http.Request, tokens int, grammar bool) {
+	if grammar {
+		tokens = 1
+	}
+	for i := range tokens {
+		s.clock.wait(r.Context().Done())
+		text := words[i%len(words)]
+		if grammar {
+			text = structured
+		}
+		send(w, wire.Frame{Type: wire.FrameText, Text: text, Tokens: []int32{int32(1000 + i)}})
+	}
+	// As the engine does: the end comes with the step behind the last token.
+	s.clock.wait(r.Context().Done())
+	send(w, wire.Frame{Type: wire.FrameDone, Done: &wire.Done{Reason: wire.ReasonLength, PromptTokens: promptTokens, CompletionTokens: tokens, Seed: 1 << 62, Position: promptTokens + tokens,
+		Timings: wire.Timings{QueueMS: 0.012, TokenizeMS: 0.125, PrefillMS: 12.5, TTFTMS: 13.75, EngineMS: 12.25, DecodeMS: 2.5 * float64(tokens), TokensPerSecond: 400}}})
+}
+
+// clock lets all who wait for its next step go at once.
+type clock struct {
+	mu    sync.Mutex
+	next  chan struct{} // closed at the next step
+	ended chan struct{}
+	ran   sync.WaitGroup
+}
+
+// newClock makes a clock; with a step of 0 nobody waits.
+func newClock(step time.Duration) *clock {
+	c := &clock{ended: make(chan struct{})}
+	if step == 0 {
+		return c
+	}
+	c.next = make(chan struct{})
+	c.ran.Go(func() {
+		tick := time.NewTicker(step)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-c.ended:
+				return
+			}
+			c.mu.Lock()
+			close(c.next)
+			c.next = make(chan struct{})
+			c.mu.Unlock()
+		}
+	})
+	return c
+}
+
+func (c *clock) wait(gone <-chan struct{}) {
+	c.mu.Lock()
+	next := c.next
+	c.mu.Unlock()
+	if next == nil {
+		return
+	}
+	select {
+	case <-next:
+	case <-gone:
+	}
+}
+
+func (c *clock) stop() {
+	close(c.ended)
+	c.ran.Wait()
+}
+
+// idle are the connections that carry no request.
+type idle struct {
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+func (i *idle) note(c net.Conn, state http.ConnState) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.conns == nil {
+		i.conns = map[net.Conn]bool{}
+	}
+	if delete(i.conns, c); state == http.StateIdle {
+		i.conns[c] = true
+	}
+}
+
+// close ends them: how many a host keeps depends on chance.
+func (i *idle) close() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for c := range i.conns {
+		_ = c.Close()
+	}
+}
