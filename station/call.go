@@ -20,7 +20,7 @@ type sequence struct {
 
 	pos     int          // tokens evaluated: KV holds positions [0, pos)
 	id      engine.SeqID // its place in the engine, noSeq when it has none
-	swapped engine.State // its KV in RAM while it has no place; nil if pos is 0
+	swapped engine.State // its KV in RAM while it has no place, but for its stem's; nil if there is none
 	held    engine.Held  // logits of the row at pos-1, kept between two calls
 	sampler engine.Sampler
 	written bool   // control tokens are written as text, in the whole turn: its grammar counts on it
@@ -29,6 +29,8 @@ type sequence struct {
 
 	base   *sequence // whose cells its first shared positions are; see pool
 	shared int
+	stem   *stem       // of the fork it is a branch of, or was the last trunk of
+	out    bool        // it has no place, and its stem's positions are not in swapped
 	memory *memory     // its part in liquid memory; nil for none
 	copies []*copyWork // rows to be copied out before its cells may go, by position
 	parked bool        // nobody's any more, but for copies
@@ -55,6 +57,9 @@ func (s *sequence) known() []engine.Token {
 	return s.evaluated[:min(s.pos, len(s.evaluated))]
 }
 
+// away says whether it has KV, but no place.
+func (s *sequence) away() bool { return s.swapped != nil || s.out }
+
 // forgetRow frees the held logits.
 func (s *sequence) forgetRow() {
 	if s.held != nil {
@@ -76,6 +81,10 @@ type call struct {
 	release bool           // the sequence ends with the call
 	leave   bool           // the last sampled token stays staged
 	session string
+	home    *session // held busy for the call, until its end; the handler's; nil for none
+	fork    *fork    // it is a branch of; nil for a call of one answer
+	choice  int      // which branch
+	over    bool     // its last frame is out
 
 	rows      bool // /forward: log-probabilities of the evaluated tokens
 	rowsTop   int
@@ -140,4 +149,4 @@ func (c *call) ready() bool {
 // restores says whether a load has found something that takes a place.
 func (c *call) restores() bool { return c.restore.hotN > 0 || c.restore.warm > 0 }
 
-func (c *call) fail(e *wire.Error) { c.out.put(wire.Frame{Type: wire.FrameError, Error: e}) }
+func (c *call) fail(e *wire.Error) { c.put(wire.Frame{Type: wire.FrameError, Error: e}) }

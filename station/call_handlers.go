@@ -15,7 +15,7 @@ import (
 func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) *wire.Error {
 	arrived := time.Now()
 	var q wire.GenerateRequest
-	l, e := st.openCall(w, r, &q, &q.Later)
+	l, e := st.openFork(w, r, &q, &q.Later)
 	if e == nil {
 		e = l.generates(r)
 	}
@@ -33,14 +33,21 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) *wire.Er
 	if e != nil {
 		return e
 	}
-	seq := newSequence()
-	seq.tokens = tokens
-	c := &call{seq: seq, target: len(tokens), release: true, progress: q.Progress, arrived: arrived, out: newOutput()}
-	d := &decoding{ignoreEOG: q.IgnoreEOG, written: q.ControlText, text: textStream{stops: q.Stop}}
-	if c.dec, e = l.newDecoding(d, &q.Sampling, q.MaxTokens, "max_tokens", tokens); e == nil {
-		e = st.stream(w, r, l, c, nil)
+	a := asked{sampling: &q.Sampling, n: q.MaxTokens, name: "max_tokens", stops: q.Stop, ignoreEOG: q.IgnoreEOG, written: q.ControlText}
+	c := &call{seq: newSequence(), target: len(tokens), release: true, progress: q.Progress, arrived: arrived, out: newOutput()}
+	c.seq.tokens = tokens
+	c.dec, e = l.newDecoding(&a, 0, tokens)
+	if e == nil {
+		e = c.grow(q.Answers(), func(i int) (*call, *wire.Error) {
+			d, e := l.newDecoding(&a, i, tokens)
+			return &call{seq: newSequence(), release: true, dec: d}, e
+		})
 	}
-	return e
+	if e != nil {
+		c.dropSamplers()
+		return e
+	}
+	return st.stream(w, r, l, c)
 }
 
 func (st *Station) postEmbed(w http.ResponseWriter, r *http.Request) *wire.Error {
@@ -109,15 +116,15 @@ func (st *Station) postForward(w http.ResponseWriter, r *http.Request) *wire.Err
 		st.sessions.release(s)
 		return invalid("count", "count is %d; allowed is 0 to %d, the tokens staged (0: all)", q.Count, staged)
 	}
-	c := &call{seq: s.seq, target: len(s.seq.tokens), session: s.id, rows: q.Logprobs, rowsTop: q.TopLogprobs,
+	c := &call{seq: s.seq, target: len(s.seq.tokens), session: s.id, home: s, rows: q.Logprobs, rowsTop: q.TopLogprobs,
 		progress: q.Stream, arrived: arrived, out: newOutput()}
 	if q.Count > 0 {
 		c.target = s.position + q.Count
 	}
 	if q.Stream {
-		return st.stream(w, r, l, c, s)
+		return st.stream(w, r, l, c)
 	}
-	last, e := st.await(r, l, c, s, nil)
+	last, e := st.await(r, l, c, nil)
 	if e == nil && last.Error != nil {
 		e = last.Error
 	}
@@ -131,7 +138,7 @@ func (st *Station) postForward(w http.ResponseWriter, r *http.Request) *wire.Err
 func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.Error {
 	arrived := time.Now()
 	var q wire.DecodeRequest
-	l, e := st.openCall(w, r, &q, &q.Later)
+	l, e := st.openFork(w, r, &q, &q.Later)
 	if e == nil {
 		e = l.generates(r)
 	}
@@ -142,16 +149,30 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.
 	if e != nil {
 		return e
 	}
-	sampling := q.Sampling
-	if sampling == nil && s.turn == nil {
-		sampling = &wire.Sampling{}
+	tokens := s.seq.tokens
+	a := asked{sampling: q.Sampling, n: q.N, name: "n", stops: q.Stop, ignoreEOG: q.IgnoreEOG, written: q.ControlText}
+	c := &call{seq: s.seq, target: len(tokens), session: s.id, home: s, leave: q.LeaveLast, release: q.Release, arrived: arrived, out: newOutput()}
+	switch {
+	case a.sampling != nil:
+	case s.turn == nil:
+		a.sampling = &wire.Sampling{}
+	case q.Answers() > 1:
+		e = invalid("fork", "fork needs sampling: the turn's sampler goes on with one answer")
 	}
-	c := &call{seq: s.seq, target: len(s.seq.tokens), session: s.id, leave: q.LeaveLast, release: q.Release, arrived: arrived, out: newOutput()}
-	if e = l.checkLength(len(s.seq.tokens)); e == nil {
-		d := &decoding{ignoreEOG: q.IgnoreEOG, written: q.ControlText, text: textStream{stops: q.Stop}}
-		c.dec, e = l.newDecoding(d, sampling, q.N, "n", s.seq.tokens)
+	if e == nil {
+		e = l.checkLength(len(tokens))
+	}
+	if e == nil {
+		c.dec, e = l.newDecoding(&a, 0, tokens)
+	}
+	if e == nil {
+		e = c.grow(q.Answers(), func(i int) (*call, *wire.Error) {
+			d, e := l.newDecoding(&a, i, tokens)
+			return &call{seq: newSequence(), leave: q.LeaveLast, release: true, dec: d, turn: branch(a.sampling, i)}, e
+		})
 	}
 	if e != nil {
+		c.dropSamplers()
 		if q.Release && e.Code == wire.CodeContextLength {
 			st.sessions.discard(s) // a full session has no other way to end
 		} else {
@@ -159,43 +180,80 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.
 		}
 		return e
 	}
-	if c.turn = sampling; c.turn == nil {
+	if c.turn = a.sampling; c.turn == nil {
 		c.turn = s.turn
 	}
 	c.dec.logprobs, c.dec.top = c.turn.Logprobs, c.turn.TopLogprobs
-	return st.stream(w, r, l, c, s)
+	if !q.Release {
+		st.settleIn(c, s.owner)
+	}
+	return st.stream(w, r, l, c)
 }
 
-// openCall is open for bodies with fields that are built later.
+// settleIn gives the branches of a session's call sessions of their own. One that
+// gets none ends with the call.
+func (st *Station) settleIn(c *call, owner string) {
+	for _, b := range c.branches()[1:] {
+		s, e := st.sessions.create(owner)
+		if e != nil {
+			return
+		}
+		s.seq = b.seq
+		b.home, b.session, b.release = s, s.id, false
+	}
+}
+
+// openCall is open for bodies with fields that not every route has.
 func (st *Station) openCall(w http.ResponseWriter, r *http.Request, body any, later *wire.Later) (*loop, *wire.Error) {
 	l, e := st.open(w, r, body)
+	if e == nil && later.Fork != nil {
+		e = unsupported("fork")
+	}
 	if e == nil {
 		e = checkLater(later)
 	}
 	return l, e
 }
 
-// newDecoding checks the sampling half of a request, of which d has what is
-// taken as it came, and completes d. Without sampling the sequence's sampler
-// goes on.
-func (l *loop) newDecoding(d *decoding, s *wire.Sampling, n int, name string, tokens []engine.Token) (*decoding, *wire.Error) {
-	if e := checkStops(d.text.stops); e != nil {
+// openFork is openCall for routes that fork.
+func (st *Station) openFork(w http.ResponseWriter, r *http.Request, body any, later *wire.Later) (*loop, *wire.Error) {
+	l, e := st.open(w, r, body)
+	if n := later.Answers(); e == nil && (n < 1 || n > maxFork) {
+		e = invalid("fork", "fork is %d; allowed is 1 to %d", n, maxFork)
+	}
+	if e == nil {
+		e = checkLater(later)
+	}
+	return l, e
+}
+
+// asked is the sampling half of a request.
+type asked struct {
+	sampling           *wire.Sampling // nil: the sequence's sampler goes on
+	n                  int            // tokens
+	name               string         // of n in the request
+	stops              []string
+	ignoreEOG, written bool
+}
+
+// newDecoding checks the sampling half of a request and makes that of an answer.
+func (l *loop) newDecoding(a *asked, choice int, tokens []engine.Token) (*decoding, *wire.Error) {
+	if e := checkStops(a.stops); e != nil {
 		return nil, e
 	}
-	if n < 0 {
-		return nil, invalid(name, "%s is %d; it must be at least 1, or 0 for as many as fit", name, n)
+	if a.n < 0 {
+		return nil, invalid(a.name, "%s is %d; it must be at least 1, or 0 for as many as fit", a.name, a.n)
 	}
-	room := l.info.ContextLength - len(tokens)
-	d.max = room
-	if n > 0 {
-		d.max = min(n, room)
+	d := &decoding{ignoreEOG: a.ignoreEOG, written: a.written, text: textStream{stops: a.stops}, max: l.info.ContextLength - len(tokens)}
+	if a.n > 0 {
+		d.max = min(a.n, d.max)
 	}
-	if s == nil {
+	if a.sampling == nil {
 		return d, nil
 	}
-	d.logprobs, d.top = s.Logprobs, s.TopLogprobs
+	d.logprobs, d.top = a.sampling.Logprobs, a.sampling.TopLogprobs
 	var e *wire.Error
-	d.fresh, e = l.newSampler(s, tokens, d.written)
+	d.fresh, e = l.newSampler(branch(a.sampling, choice), tokens, d.written)
 	return d, e
 }
 
@@ -216,12 +274,12 @@ func (st *Station) existing(r *http.Request, id string) (*session, *wire.Error) 
 
 // stream submits a call and writes its frames as they come. An error before the
 // first frame is returned for the HTTP status.
-func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *call, s *session) *wire.Error {
+func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *call) *wire.Error {
 	var refused *wire.Error
 	flush := http.NewResponseController(w)
 	enc := json.NewEncoder(w)
 	started := false
-	_, e := st.await(r, l, c, s, func(frames []wire.Frame) {
+	_, e := st.await(r, l, c, func(frames []wire.Frame) {
 		if !started {
 			if f := frames[0]; f.Type == wire.FrameError {
 				refused = f.Error
@@ -244,45 +302,63 @@ func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *ca
 	return e
 }
 
-// await submits a call, gives its frames to sink, and returns the final one. It
+// await submits a call, gives its frames to sink, and returns the last one. It
 // returns only after the loop has let go of the call: a caller that goes away
-// cancels it. s, the session held busy for the call or nil, is given back: before
-// sink gets the final frame, or the caller's next call could find it busy.
-func (st *Station) await(r *http.Request, l *loop, c *call, s *session, sink func([]wire.Frame)) (wire.Frame, *wire.Error) {
+// cancels it. A session held busy for it, or for a branch of it, is given back
+// before sink gets its final frame, or the caller's next call could find it busy.
+func (st *Station) await(r *http.Request, l *loop, c *call, sink func([]wire.Frame)) (wire.Frame, *wire.Error) {
 	c.queued = time.Now()
 	if e := l.submit(c); e != nil {
-		if c.dec != nil && c.dec.fresh != nil {
-			c.dec.fresh.Free()
+		c.dropSamplers()
+		if c.home != nil {
+			st.sessions.release(c.home)
 		}
-		if s != nil {
-			st.sessions.release(s)
+		for _, b := range c.branches()[1:] {
+			if b.home != nil {
+				st.sessions.remove(b.home)
+			}
 		}
 		return wire.Frame{}, e
 	}
 	l.counts.requests.Add(1)
 	for {
-		frames, err := c.out.take(r.Context())
+		frames, ended, err := c.out.take(r.Context())
 		if err != nil {
 			l.cancel(c)
-			st.settle(s, c, c.out.drain(), true)
+			for _, f := range c.out.drain() {
+				st.settle(c, f, true)
+			}
 			return wire.Frame{Type: wire.FrameError, Error: &wire.Error{Code: wire.CodeCancelled, Message: fmt.Sprintf("the caller went away: %v", err)}}, nil
 		}
-		last := frames[len(frames)-1]
-		if last.Type == wire.FrameDone || last.Type == wire.FrameError {
-			st.settle(s, c, last, false)
+		for _, f := range frames {
+			st.settle(c, f, false)
 		}
 		if sink != nil {
 			sink(frames)
 		}
-		if last.Type == wire.FrameDone || last.Type == wire.FrameError {
-			return last, nil
+		if ended {
+			return frames[len(frames)-1], nil
 		}
 	}
 }
 
-// settle gives a session back after its call: a call that completed keeps it, a
-// call that failed, released it or whose caller is gone ends it.
-func (st *Station) settle(s *session, c *call, last wire.Frame, gone bool) {
+// settle gives sessions back whose calls have ended with a frame: a call that
+// completed keeps its session, one that failed, released it or whose caller is
+// gone ends it.
+func (st *Station) settle(c *call, f wire.Frame, gone bool) {
+	switch f.Type {
+	case wire.FrameDone:
+		st.settleOne(c.branches()[f.Choice], f, gone)
+	case wire.FrameError: // it ends all that have not ended
+		for _, b := range c.branches() {
+			st.settleOne(b, f, gone)
+		}
+	}
+}
+
+func (st *Station) settleOne(c *call, last wire.Frame, gone bool) {
+	s := c.home
+	c.home = nil
 	switch {
 	case s == nil:
 	case last.Type == wire.FrameError || c.release:

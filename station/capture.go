@@ -102,7 +102,7 @@ func (l *loop) keep(s *sequence) {
 // placeBack gives a sequence its place again whose KV is in RAM, if there is room
 // beside what else is in the pool.
 func (l *loop) placeBack(s *sequence) bool {
-	if s.swapped == nil {
+	if !s.away() {
 		return false
 	}
 	for p := l.parked(); p != nil; p = l.parked() {

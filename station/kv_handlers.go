@@ -89,8 +89,8 @@ func (st *Station) postKVLoad(w http.ResponseWriter, r *http.Request) *wire.Erro
 			l.signal()
 		})
 	}
-	c := &call{seq: s.seq, target: len(tokens), session: s.id, restore: x, arrived: arrived, out: newOutput()}
-	last, e := st.await(r, l, c, s, nil)
+	c := &call{seq: s.seq, target: len(tokens), session: s.id, home: s, restore: x, arrived: arrived, out: newOutput()}
+	last, e := st.await(r, l, c, nil)
 	if e == nil && last.Error != nil {
 		e = last.Error
 	}

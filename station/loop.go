@@ -34,6 +34,7 @@ type loop struct {
 	batch   engine.Batch
 	reqs    []engine.SampleRequest
 	who     []*call // of reqs
+	parting []*call // trunks whose branches draw their first token
 	sampled []engine.Sampled
 	isEOG   map[engine.Token]bool
 
@@ -49,8 +50,8 @@ type loop struct {
 		stopped  bool // no call will be taken any more
 		abandon  bool // end what still runs
 	}
-	// sole is the only call of the batch being decoded, so that cancelling it may
-	// abort the decode. Guarded, because aborting must never hit the next batch.
+	// sole is the call that all of the batch being decoded is for, so that
+	// cancelling it may abort the decode. Guarded, because aborting must never hit the next batch.
 	sole struct {
 		sync.Mutex
 		call *call
@@ -112,7 +113,7 @@ func (l *loop) submit(c *call) *wire.Error {
 func (l *loop) cancel(c *call) {
 	c.cancelled.Store(true)
 	l.sole.Lock()
-	if l.sole.call == c {
+	if l.sole.call == c { // a trunk is what is submitted
 		l.eng.Abort()
 		l.counts.aborts.Add(1)
 	}
@@ -259,9 +260,11 @@ func (l *loop) intake() {
 
 	for _, c := range calls {
 		l.idle = without(l.idle, c.seq)
-		c.seq.working = true
-		if c.dec != nil {
-			c.begin()
+		for _, b := range c.branches() {
+			b.seq.working = true
+			if b.dec != nil {
+				b.begin()
+			}
 		}
 		l.waiting = append(l.waiting, c)
 	}
@@ -275,7 +278,8 @@ func (l *loop) intake() {
 	}
 	for _, c := range slices.Concat(l.waiting, l.running) {
 		switch {
-		case c.cancelled.Load():
+		case c.over: // with another branch
+		case c.trunk().cancelled.Load():
 			l.counts.cancelled.Add(1)
 			l.fail(c, &wire.Error{Code: wire.CodeCancelled, Message: "the caller went away"})
 		case abandon:
@@ -346,14 +350,13 @@ func (l *loop) enter(c *call) bool {
 // makeRoom says whether a call's prompt fits beside what is running, after
 // moving to RAM what does not run.
 func (l *loop) makeRoom(c *call) bool {
-	need := c.missing() + reserve
-	if c.seq.id == noSeq {
-		need += c.seq.pos
-	}
+	others := 0
 	for _, r := range l.running {
-		need += r.missing() + reserve
+		others += r.missing() + reserve
 	}
-	for l.pool.live()+need > l.pool.cells || c.seq.id == noSeq && len(l.pool.free) == 0 {
+	// What it needs itself may grow: who is moved away may have had what it was to share.
+	need := func() int { return l.pool.takes(c.seq) + c.missing() + reserve + others }
+	for l.pool.live()+need() > l.pool.cells || c.seq.id == noSeq && len(l.pool.free) == 0 {
 		if !l.relieve(c) {
 			// Alone it always fits: a sequence is at most context_length, the pool at least that.
 			return len(l.running) == 0 && (c.seq.id != noSeq || len(l.pool.free) > 0)
@@ -413,13 +416,28 @@ func (l *loop) reap() {
 	}
 }
 
-// fail ends a call and its sequence with an error frame.
+// fail ends a call and its sequence with an error frame; a branch, with all that
+// have not ended.
 func (l *loop) fail(c *call, e *wire.Error) {
-	l.remove(c)
-	if e.Code != wire.CodeEngine {
-		l.keep(c.seq)
+	if c.over {
+		return
 	}
-	l.discard(c.seq)
+	for _, b := range c.branches() {
+		if c.fork != nil && !b.over {
+			l.pool.dropSwapped(b.seq) // nobody needs to leave it a stem
+		}
+	}
+	for _, b := range c.branches() {
+		if b.over {
+			continue
+		}
+		b.over = true
+		l.remove(b)
+		if e.Code != wire.CodeEngine {
+			l.keep(b.seq)
+		}
+		l.discard(b.seq)
+	}
 	if e.Code != wire.CodeCancelled {
 		l.counts.failed.Add(1)
 	}
@@ -478,7 +496,7 @@ func (l *loop) tellQueue() {
 	for i, c := range l.waiting {
 		if c.progress && c.place != i+1 {
 			c.place = i + 1
-			c.out.put(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{
+			c.put(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{
 				Queue: c.place, Position: c.seq.pos, Total: c.target}})
 		}
 	}

@@ -69,12 +69,12 @@ func (l *loop) publishKV() {
 func (l *loop) publish() {
 	g, swapped := &l.gauges, 0
 	for _, c := range l.waiting {
-		if c.seq.swapped != nil {
+		if c.seq.away() {
 			swapped++
 		}
 	}
 	for _, s := range l.idle {
-		if s.swapped != nil {
+		if s.away() {
 			swapped++
 		}
 	}

@@ -19,10 +19,11 @@ import (
 //
 // Invariants: top = live + dead <= cells; a resident's cells ascend; shared <= pos;
 // a base is a resident, shares fewer positions itself than its heir shares with
-// it, and its cells lie below its heir's own.
+// it, and its cells lie below its heir's own. Those of stems stand there.
 type pool struct {
 	eng       engine.Engine
 	cells     int
+	cut       bool // a sequence's first positions can be taken without the rest
 	top       int
 	residents []*sequence
 	free      []engine.SeqID
@@ -46,7 +47,7 @@ const moveCost = 80
 
 func newPool(eng engine.Engine, swapBudget int) *pool {
 	info := eng.Info()
-	p := &pool{eng: eng, cells: info.Cells, cellBytes: info.KVBytesToken, swapBudget: swapBudget}
+	p := &pool{eng: eng, cells: info.Cells, cut: info.KVCut, cellBytes: info.KVBytesToken, swapBudget: swapBudget}
 	for id := info.Sequences - 1; id >= 0; id-- {
 		p.free = append(p.free, engine.SeqID(id))
 	}
@@ -67,25 +68,20 @@ func (p *pool) dead() int { return p.top - p.live() }
 // reports false when ids or cells do not suffice, or when the KV did not come
 // back, which makes the sequence a loss.
 func (p *pool) place(s *sequence) bool {
-	if len(p.free) == 0 || p.live()+s.pos > p.cells {
+	n := p.takes(s)
+	if len(p.free) == 0 || p.live()+n > p.cells {
 		return false
 	}
-	if p.top+s.pos > p.cells {
+	if p.top+n > p.cells {
 		p.compact()
 	}
 	s.id = p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
 	p.residents = append(p.residents, s)
-	if s.swapped == nil {
-		return true
-	}
-	err := p.eng.Restore(s.id, s.swapped)
-	p.dropSwapped(s)
-	if err != nil {
+	if err := p.comeBack(s); err != nil {
 		p.lose(s, fmt.Errorf("swapped KV cannot be restored: %w", err))
 		return false
 	}
-	p.top += s.pos
 	return true
 }
 
@@ -109,6 +105,7 @@ func (p *pool) leave(s *sequence) {
 		p.park(s)
 		return
 	}
+	p.secure(s)
 	p.bequeath(s)
 	p.eng.Retire(s.id) // also at position 0: a failed decode may have left cells
 	p.forget(s)
@@ -121,6 +118,9 @@ func (p *pool) leave(s *sequence) {
 func (p *pool) park(s *sequence) {
 	parked := &sequence{id: s.id, base: s.base, shared: s.shared, copies: s.copies, memory: s.memory, parked: true, evaluated: s.known()}
 	parked.pos = max(s.shared, s.copies[len(s.copies)-1].end())
+	if g := s.stem; g != nil && len(g.out) > 0 && s.pos >= g.n {
+		parked.stem, parked.pos = g, max(parked.pos, g.n)
+	}
 	for i, r := range p.residents {
 		switch {
 		case r == s:
@@ -162,6 +162,7 @@ func (p *pool) forget(s *sequence) {
 	}
 	p.free = append(p.free, s.id)
 	s.id, s.base, s.shared = noSeq, nil, 0
+	p.bereave(s.stem)
 }
 
 // frees is the number of cells that die when s leaves.
@@ -176,34 +177,36 @@ func (p *pool) frees(s *sequence) int {
 }
 
 // swapOut takes a resident's place away and keeps its KV in RAM, within the
-// budget. Beyond it the KV is dropped: the tokens will be evaluated again.
+// budget; of a branch, what lies behind its stem. Beyond the budget the KV is
+// dropped: the tokens will be evaluated again.
 func (p *pool) swapOut(s *sequence) {
 	p.swaps++
 	if s.pos == 0 {
 		p.leave(s)
 		return
 	}
-	if p.swappedBytes+s.pos*p.cellBytes > p.swapBudget {
+	own := 0 // the first position that s keeps itself
+	if s.stem != nil && p.cut {
+		own = s.stem.n
+	}
+	if p.swappedBytes+(s.pos-own)*p.cellBytes > p.swapBudget {
 		p.leave(s)
-		s.pos = 0
+		s.pos, s.stem = 0, nil
 		return
 	}
-	st, err := p.eng.Save(s.id, 0, s.pos)
-	if err != nil {
-		p.lose(s, fmt.Errorf("KV cannot be copied out: %w", err))
-		return
+	if s.pos > own {
+		st, err := p.eng.Save(s.id, own, s.pos)
+		if err != nil {
+			p.lose(s, fmt.Errorf("KV cannot be copied out: %w", err))
+			return
+		}
+		s.swapped = st
+		p.swappedBytes += st.Bytes()
 	}
-	s.swapped = st
-	p.swappedBytes += st.Bytes()
+	if own > 0 {
+		p.goOut(s)
+	}
 	p.leave(s)
-}
-
-func (p *pool) dropSwapped(s *sequence) {
-	if s.swapped != nil {
-		p.swappedBytes -= s.swapped.Bytes()
-		s.swapped.Free()
-		s.swapped = nil
-	}
 }
 
 // lose gives up a sequence's KV after a fault of the engine.
@@ -214,7 +217,7 @@ func (p *pool) lose(s *sequence, err error) {
 	}
 	p.dropSwapped(s)
 	s.forgetRow()
-	s.pos = 0
+	s.pos, s.stem = 0, nil
 	p.losses = append(p.losses, loss{s, err})
 }
 

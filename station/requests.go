@@ -105,7 +105,7 @@ func checkLater(r *wire.Later) *wire.Error {
 		name string
 		set  bool
 	}{
-		{"fork", r.Fork != nil}, {"priority", r.Priority != nil}, {"deadline_ms", r.DeadlineMS != nil},
+		{"priority", r.Priority != nil}, {"deadline_ms", r.DeadlineMS != nil},
 		{"prediction", r.Prediction != ""}, {"adapters", len(r.Adapters) > 0},
 	} {
 		if f.set {

@@ -142,7 +142,7 @@ func (l *loop) decode(plan []share) bool {
 			c.prefilled = time.Now()
 		}
 		if c.progress && c.firstToken.IsZero() {
-			c.out.put(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{
+			c.put(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{
 				Position: c.seq.pos, Total: c.target}})
 		}
 	}
@@ -198,14 +198,9 @@ func (l *loop) decodeFailed(plan []share, err error) {
 // sample draws a token for every call whose tokens are all evaluated, and ends
 // the calls that are complete.
 func (l *loop) sample(plan []share) {
-	l.reqs, l.who = l.reqs[:0], l.who[:0]
+	l.reqs, l.who, l.parting = l.reqs[:0], l.who[:0], l.parting[:0]
 	row := 0
 	var finished, orphans []*call
-	add := func(c *call, row int, held engine.Held) {
-		l.who = append(l.who, c)
-		l.reqs = append(l.reqs, engine.SampleRequest{Row: row, Held: held, Sampler: c.seq.sampler,
-			Logprobs: c.dec.logprobs, Top: c.dec.top, NoEOG: c.dec.ignoreEOG})
-	}
 	for _, s := range plan {
 		c := s.call
 		row += s.n
@@ -217,13 +212,13 @@ func (l *loop) sample(plan []share) {
 			}
 			finished = append(finished, c)
 		default:
-			add(c, row-1, nil)
+			l.drawFrom(c, row-1, nil)
 		}
 	}
 	for _, c := range l.running {
 		switch {
 		case c.ready():
-			add(c, 0, c.seq.held)
+			l.drawFrom(c, 0, c.seq.held)
 		case c.missing() == 0 && c.dec == nil && !slices.Contains(finished, c):
 			finished = append(finished, c) // nothing was staged
 		case c.missing() == 0 && c.dec != nil && c.dec.ended == "" && !slices.Contains(l.who, c):
@@ -242,6 +237,9 @@ func (l *loop) sample(plan []share) {
 			}
 		} else {
 			for i, c := range l.who {
+				if c.over { // another branch has failed
+					continue
+				}
 				if c.firstToken.IsZero() {
 					c.engine += spent
 				}
@@ -252,6 +250,9 @@ func (l *loop) sample(plan []share) {
 				l.took(c, l.sampled[i])
 			}
 		}
+	}
+	for _, c := range l.parting {
+		l.parted(c)
 	}
 	for _, c := range finished {
 		l.finish(c)
@@ -308,7 +309,7 @@ func (l *loop) took(c *call, s engine.Sampled) {
 	}
 	lps := d.text.takeLogprobs(d.ended != "")
 	if text != "" || len(lps) > 0 || d.ended != "" && len(d.tokens) > 0 {
-		c.out.put(wire.Frame{Type: wire.FrameText, Text: text, Tokens: d.tokens, Logprobs: lps})
+		c.put(wire.Frame{Type: wire.FrameText, Text: text, Tokens: d.tokens, Logprobs: lps})
 		d.tokens = nil
 	}
 	if d.ended != "" && (c.release || c.leave) {
@@ -329,6 +330,10 @@ func (l *loop) hold(s *sequence, row int) {
 
 // finish ends a call that went well.
 func (l *loop) finish(c *call) {
+	if c.over {
+		return
+	}
+	c.over = true
 	l.remove(c)
 	frame := c.doneFrame(time.Now())
 	if c.release {
@@ -336,7 +341,7 @@ func (l *loop) finish(c *call) {
 	} else {
 		l.rest(c.seq)
 	}
-	c.out.put(frame)
+	c.put(frame)
 }
 
 // rest is a session's sequence between two calls.
@@ -360,10 +365,7 @@ func (l *loop) setSole(plan []share) {
 	l.sole.Lock()
 	defer l.sole.Unlock()
 	l.eng.ClearAbort()
-	if len(plan) != 1 {
-		return
-	}
-	if l.sole.call = plan[0].call; l.sole.call.cancelled.Load() {
+	if l.sole.call = soleTrunk(plan); l.sole.call != nil && l.sole.call.cancelled.Load() {
 		l.eng.Abort() // it came between intake and here
 	}
 }

@@ -135,17 +135,17 @@ func (c *Client) Forward(ctx context.Context, r *wire.ForwardRequest) (*wire.For
 func (c *Client) ForwardStream(ctx context.Context, r *wire.ForwardRequest) (*Stream, error) {
 	q := *r
 	q.Stream = true
-	return c.stream(ctx, wire.RouteForward, &q)
+	return c.stream(ctx, wire.RouteForward, &q, 1)
 }
 
 // Generate starts prefill and decode in one call.
 func (c *Client) Generate(ctx context.Context, r *wire.GenerateRequest) (*Stream, error) {
-	return c.stream(ctx, wire.RouteGenerate, r)
+	return c.stream(ctx, wire.RouteGenerate, r, r.Answers())
 }
 
 // DecodeNext samples from a session.
 func (c *Client) DecodeNext(ctx context.Context, r *wire.DecodeRequest) (*Stream, error) {
-	return c.stream(ctx, wire.RouteDecodeNext, r)
+	return c.stream(ctx, wire.RouteDecodeNext, r, r.Answers())
 }
 
 // Stream reads frames. It must be closed; closing it early cancels the request
@@ -154,12 +154,13 @@ type Stream struct {
 	ctx  context.Context
 	body io.ReadCloser
 	sc   *bufio.Scanner
+	left int // done frames
 	end  bool
 }
 
-// Next returns the next frame, io.EOF after the done frame, or *wire.Error:
-// that of an error frame, or CodeUnavailable when the stream ended without
-// either.
+// Next returns the next frame, io.EOF after the last answer's done frame, or
+// *wire.Error: that of an error frame, or CodeUnavailable when the stream ended
+// without either.
 func (s *Stream) Next() (*wire.Frame, error) {
 	if s.end {
 		return nil, io.EOF
@@ -179,7 +180,8 @@ func (s *Stream) Next() (*wire.Frame, error) {
 		}
 		switch f.Type {
 		case wire.FrameDone:
-			s.end = true
+			s.left--
+			s.end = s.left <= 0
 			return f, nil
 		case wire.FrameError:
 			s.end = true
@@ -198,7 +200,7 @@ func (s *Stream) Next() (*wire.Frame, error) {
 	return nil, transportError(s.ctx, err)
 }
 
-// Close ends the stream. After the done frame it reads the end of the body, or
+// Close ends the stream. After the last frame it reads the end of the body, or
 // the connection would not be reused.
 func (s *Stream) Close() error {
 	if s.end && s.ctx.Err() == nil {
@@ -207,7 +209,7 @@ func (s *Stream) Close() error {
 	return s.body.Close()
 }
 
-func (c *Client) stream(ctx context.Context, route string, body any) (*Stream, error) {
+func (c *Client) stream(ctx context.Context, route string, body any, answers int) (*Stream, error) {
 	req, err := c.request(ctx, http.MethodPost, route, body)
 	if err != nil {
 		return nil, err
@@ -218,7 +220,7 @@ func (c *Client) stream(ctx context.Context, route string, body any) (*Stream, e
 	}
 	sc := bufio.NewScanner(resp.Body)
 	sc.Buffer(make([]byte, 0, 4096), maxFrameBytes)
-	return &Stream{ctx: ctx, body: resp.Body, sc: sc}, nil
+	return &Stream{ctx: ctx, body: resp.Body, sc: sc, left: answers}, nil
 }
 
 func get[T any](ctx context.Context, c *Client, route string) (*T, error) {

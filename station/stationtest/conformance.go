@@ -92,7 +92,7 @@ func Conformance(t *testing.T, base string, o ConformanceOptions) {
 		{"info", s.info}, {"tokens", s.tokens}, {"generate", s.generate}, {"sampling", s.sampling}, {"logprobs", s.logprobs},
 		{"stop", s.stop}, {"characters", s.characters},
 		{"grammar", s.grammar}, {"control text", s.controlText}, {"staged", s.staged}, {"sessions", s.sessions},
-		{"errors", s.errors}, {"unsupported", s.unsupported}, {"routes", s.routes}, {"context", s.context},
+		{"fork", s.fork}, {"errors", s.errors}, {"unsupported", s.unsupported}, {"routes", s.routes}, {"context", s.context},
 		{"cancel", s.cancel}, {"concurrent", s.concurrent}, {"kv", s.kv}, {"vectors", s.vectors}, {"scores", s.scores},
 	} {
 		if !t.Run(part.name, part.run) && t.Context().Err() != nil {

@@ -63,6 +63,14 @@ type Later struct {
 	Adapters   []Adapter `json:"adapters,omitempty"`    // LoRA set and scales; groups batches
 }
 
+// Answers is the number of answers asked for.
+func (l *Later) Answers() int {
+	if l.Fork == nil {
+		return 1
+	}
+	return *l.Fork
+}
+
 // Adapter is one LoRA adapter of a set.
 type Adapter struct {
 	Digest string  `json:"digest"`
