@@ -170,8 +170,8 @@ func (s *Stream) Next() (*wire.Frame, error) {
 		if len(line) == 0 {
 			continue
 		}
-		f := new(wire.Frame)
-		if err := json.Unmarshal(line, f); err != nil {
+		f, err := decodeFrame(line)
+		if err != nil {
 			s.end = true
 			if s.sc.Err() != nil || s.ctx.Err() != nil { // half a line: the connection broke inside it
 				return nil, transportError(s.ctx, s.sc.Err())
