@@ -9,20 +9,27 @@ import (
 )
 
 // keeper saves a session beside its decode, in a goroutine of its own, and
-// releases it. It is told exactly once how the decode ended: by ended, or by cut.
+// releases it; so it does the sessions of the prompt's other choices. It is told
+// how each choice ended, by ended, or that the rest was cut.
 type keeper struct {
 	m   *Manager
 	ctx context.Context // the request's, for its values
 	q   *Request
 	s   *session
 
-	ended chan int        // tokens of prompt and answer to keep; not above the prompt's: no more
+	ended chan ending     // of each choice; it has room for all
 	live  context.Context // until the answer was cut
 	cut   context.CancelFunc
 
 	kept   kept      // so far; the keeper's own
 	prompt chan kept // gets kept once the prompt's save is known
 	all    chan kept // gets kept at the end
+}
+
+// ending is a choice that has ended.
+type ending struct {
+	session string // that has it; "": none
+	tokens  int    // of prompt and answer to keep; not above the prompt's: no more
 }
 
 // kept is what became of a session's saves.
@@ -36,7 +43,7 @@ type kept struct {
 
 // keep starts the keeper of a session that is decoding; nil when it is too late.
 func (m *Manager) keep(ctx context.Context, q *Request, s *session) *keeper {
-	k := &keeper{m: m, ctx: ctx, q: q, s: s, ended: make(chan int, 1), prompt: make(chan kept, 1), all: make(chan kept, 1)}
+	k := &keeper{m: m, ctx: ctx, q: q, s: s, ended: make(chan ending, q.Generate.Answers()), prompt: make(chan kept, 1), all: make(chan kept, 1)}
 	k.live, k.cut = context.WithCancel(context.WithoutCancel(ctx))
 	if !m.spawn(k.run) {
 		k.cut()
@@ -49,25 +56,55 @@ func (k *keeper) run() {
 	defer k.cut()
 	points, ok := k.savePrompt()
 	k.prompt <- k.kept
-	released := false
-	select {
-	case total := <-k.ended:
-		// In explicit mode only what the client marked is kept.
-		if ok && !k.q.Explicit && total > len(k.s.tokens) {
-			r := k.request(points)
-			r.Release = true
-			var written int
-			released = k.save(total, r, &written)
-			// The answer's first block holds the prompt's last tokens again.
-			k.kept.all += min(written, total-len(k.s.tokens))
-		}
-	case <-k.live.Done():
-	}
+	unreleased := k.saveAnswers(points, ok)
 	k.m.tell.wrote(k.kept.all)
 	k.all <- k.kept
-	if !released {
-		k.m.end(k.ctx, k.s.id)
+	for _, session := range unreleased {
+		k.m.end(k.ctx, session)
 	}
+}
+
+// saveAnswers captures each choice as it ends, and gives the sessions that this
+// has not released.
+func (k *keeper) saveAnswers(points []int, ok bool) (unreleased []string) {
+	trunk := false // its session has been dealt with
+	took := func(e ending, ok bool) {
+		trunk = trunk || e.session == k.s.id
+		if e.session != "" && !(ok && k.saveAnswer(e, points)) {
+			unreleased = append(unreleased, e.session)
+		}
+	}
+	for range k.q.Generate.Answers() {
+		select {
+		case e := <-k.ended:
+			took(e, ok)
+			continue
+		case <-k.live.Done():
+		}
+		for len(k.ended) > 0 {
+			took(<-k.ended, false)
+		}
+		if !trunk {
+			unreleased = append(unreleased, k.s.id)
+		}
+		break
+	}
+	return unreleased
+}
+
+// saveAnswer captures prompt and answer of a choice and releases its session.
+func (k *keeper) saveAnswer(e ending, points []int) bool {
+	// In explicit mode only what the client marked is kept.
+	if k.q.Explicit || e.tokens <= len(k.s.tokens) {
+		return false
+	}
+	r := k.request(points)
+	r.Release = true
+	var written int
+	released := k.save(e.session, e.tokens, r, &written)
+	// The answer's first block holds the prompt's last tokens again.
+	k.kept.all += min(written, e.tokens-len(k.s.tokens))
+	return released
 }
 
 // saves waits for what is to be told of the saves: for the prompt's, up to most,
@@ -118,7 +155,7 @@ func (k *keeper) savePrompt() (points []int, ok bool) {
 		}
 		length = points[len(points)-1]
 	}
-	ok = k.save(length, k.request(points), &k.kept.prompt)
+	ok = k.save(k.s.id, length, k.request(points), &k.kept.prompt)
 	k.kept.all = k.kept.prompt
 	return points, ok
 }
@@ -127,14 +164,14 @@ func (k *keeper) request(points []int) *wire.KVSaveRequest {
 	return &wire.KVSaveRequest{Scope: k.s.scope, Group: k.q.Group, TTLSeconds: int64(k.q.TTL.Seconds()), Pin: k.q.Pin, Points: points}
 }
 
-// save captures so many tokens of the session and tells those newly written. A
+// save captures so many tokens of a session and tells those newly written. A
 // client that goes away takes a save that hangs with it.
-func (k *keeper) save(tokens int, r *wire.KVSaveRequest, written *int) bool {
+func (k *keeper) save(session string, tokens int, r *wire.KVSaveRequest, written *int) bool {
 	k.kept.asked = true
 	ctx, cancel := k.m.behind(k.ctx, k.m.o.SaveTimeout)
 	defer cancel()
 	defer context.AfterFunc(k.live, cancel)()
-	a, err := k.m.o.Station.KVSave(ctx, k.s.id, tokens, r)
+	a, err := k.m.o.Station.KVSave(ctx, session, tokens, r)
 	switch {
 	case err != nil:
 		if codeOf(err) == wire.CodeNoRoute {

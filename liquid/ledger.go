@@ -13,7 +13,7 @@ import (
 )
 
 // ledger counts outcomes and keeps the last misses. Each choice of a request
-// counts.
+// counts; the tokens of a prompt that several share count once.
 type ledger struct {
 	seconds prometheus.Histogram // of loads that restored something
 
@@ -58,10 +58,10 @@ func newLedger() *ledger {
 	return l
 }
 
-// record counts a choice and, where it is one to be understood, keeps it and
+// record counts the choices of a prompt and, where its outcome is one to be understood, keeps it and
 // logs it at debug level with the text of the first token that differs.
-func (m *Manager) record(ctx context.Context, o *Outcome) {
-	kept := m.tell.add(o, client.RequestID(ctx))
+func (m *Manager) record(ctx context.Context, o *Outcome, choices int) {
+	kept := m.tell.add(o, choices, client.RequestID(ctx))
 	if kept == nil {
 		return
 	}
@@ -81,11 +81,11 @@ func (m *Manager) record(ctx context.Context, o *Outcome) {
 // add counts an outcome and gives what is kept of it: what is not a plain hit,
 // and a hit that something cut short. A prompt that goes on where what is stored
 // ends is how a conversation grows.
-func (l *ledger) add(o *Outcome, request string) *miss {
+func (l *ledger) add(o *Outcome, choices int, request string) *miss {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := &l.mu.counts
-	c.outcomes[o.Memory]++
+	c.outcomes[o.Memory] += uint64(choices)
 	if o.asked > 0 {
 		c.tokens.Asked += uint64(o.asked)
 		c.tokens.Hot += uint64(o.Tiers.Hot)
@@ -98,7 +98,7 @@ func (l *ledger) add(o *Outcome, request string) *miss {
 		}
 	}
 	if o.Memory != Hit {
-		c.reasons[o.Reason]++
+		c.reasons[o.Reason] += uint64(choices)
 	}
 	if o.Memory == Disabled || o.Memory == Bypass || o.Memory == Hit && (o.Reason == "" || o.Reason == Reason(wire.KVEnds)) {
 		return nil

@@ -10,10 +10,11 @@ import (
 	"thoth/station/wire"
 )
 
-// Request is one choice of a chat.
+// Request is one prompt of a chat or completion.
 type Request struct {
 	// Generate is what the native path sends, and what the liquid calls are made
-	// of: both give the same answer.
+	// of: both give the same answers. Its Fork is the number of choices, which
+	// share one prefill on either path.
 	Generate *wire.GenerateRequest
 
 	Scope  string // see [Scope]
@@ -35,8 +36,8 @@ type Request struct {
 // of a sentence.
 const shortest = 48
 
-// Stream is one choice of a request on its way: frames as /generate gives them,
-// whatever path they took. One goroutine uses it. It must be closed.
+// Stream is a request on its way: frames as /generate gives them, whatever path
+// they took. One goroutine uses it. It must be closed.
 //
 // It goes through staged (embed and load, in Open), forwarding, decoding; from
 // each, until the first token, a failure leads to native.
@@ -54,9 +55,15 @@ type Stream struct {
 	session *session
 	keeper  *keeper
 
-	forward   wire.ForwardResponse
-	decodeAt  time.Time
-	reasoning bool   // the answer closed a block of reasoning
+	forward  wire.ForwardResponse
+	decodeAt time.Time
+	answers  []answer // by choice
+	left     int      // of them have not ended
+}
+
+// answer is what is to be known of a choice before it is kept.
+type answer struct {
+	reasoning bool   // it closed a block of reasoning
 	tail      string // of the text so far, for a marker cut in two
 }
 
@@ -69,9 +76,10 @@ const (
 	over
 )
 
-// Open begins a choice. Its error is one the native path would give.
+// Open begins a request. Its error is one the native path would give.
 func (m *Manager) Open(ctx context.Context, q *Request) (*Stream, error) {
-	s := &Stream{m: m, ctx: ctx, q: q, start: time.Now()}
+	s := &Stream{m: m, ctx: ctx, q: q, start: time.Now(), left: q.Generate.Answers()}
+	s.answers = make([]answer, s.left)
 	if err := s.open(); err != nil {
 		_ = s.Close()
 		return nil, err
@@ -117,11 +125,11 @@ func (m *Manager) restored(s *session) *Outcome {
 	return o
 }
 
-// Outcome is what is known by now: complete once the done frame is out. It is
-// replaced, never changed.
+// Outcome is what is known by now: complete once the last done frame is out. It is
+// replaced, never changed. Choices of one prompt have one outcome.
 func (s *Stream) Outcome() *Outcome { return s.outcome }
 
-// Next returns the next frame, io.EOF after the done frame, or *wire.Error.
+// Next returns the next frame, io.EOF after the last done frame, or *wire.Error.
 func (s *Stream) Next() (*wire.Frame, error) {
 	for {
 		f, err := s.frames.Next()
@@ -140,7 +148,7 @@ func (s *Stream) Next() (*wire.Frame, error) {
 			return s.finish(f), nil
 		default:
 			s.begun = true
-			s.watch(f.Text)
+			s.watch(f)
 			return f, nil
 		}
 		if err != nil {
@@ -166,7 +174,7 @@ func (s *Stream) evaluated(f *wire.Frame) error {
 	g := s.q.Generate
 	var err error
 	s.frames, err = s.m.o.Station.DecodeNext(s.ctx, &wire.DecodeRequest{Session: s.session.id, Sampling: &g.Sampling, N: g.MaxTokens, Stop: g.Stop, IgnoreEOG: g.IgnoreEOG,
-		ControlText: g.ControlText, LeaveLast: true})
+		ControlText: g.ControlText, LeaveLast: true, Later: g.Later})
 	if err != nil {
 		return s.fallBack(s.lost(err))
 	}
@@ -204,13 +212,21 @@ func (s *Stream) goNative(memory Memory, reason Reason) (err error) {
 	return err
 }
 
-// finish completes the done frame and the outcome.
+// finish completes a done frame and, with the last, the outcome.
 func (s *Stream) finish(f *wire.Frame) *wire.Frame {
+	if f.Done != nil {
+		s.account(f.Done)
+	}
+	if s.keeper != nil {
+		s.keeper.ended <- s.ending(f)
+	}
+	if s.left--; s.left > 0 {
+		return f
+	}
 	s.phase = over
 	o := *s.outcome
 	k := unsaved
 	if s.keeper != nil {
-		s.keeper.ended <- s.reusable(f.Done)
 		k = s.keeper.saves(s.ctx, s.m.o.SaveWait)
 	}
 	o.KVSaved = k.asked && !k.failed
@@ -219,21 +235,27 @@ func (s *Stream) finish(f *wire.Frame) *wire.Frame {
 		o.Memory, o.Reason = CaptureFailed, ReasonSave
 	}
 	s.outcome = &o
-	if f.Done != nil {
-		s.account(f.Done)
-	}
 	return f
 }
 
-// reusable is how many tokens of the session the next turn can begin with.
-func (s *Stream) reusable(d *wire.Done) int {
-	switch {
-	case d == nil || s.reasoning:
-		return 0
-	case d.Position > 0:
-		return d.Position
+// ending tells what of a choice's session the next turn can begin with.
+func (s *Stream) ending(f *wire.Frame) ending {
+	e := ending{session: s.session.id}
+	d := f.Done
+	if f.Choice > 0 {
+		e.session = "" // unless the station has made one
+		if d != nil {
+			e.session = d.Session
+		}
 	}
-	return d.PromptTokens + d.CompletionTokens
+	switch {
+	case d == nil || s.answers[f.Choice].reasoning:
+	case d.Position > 0:
+		e.tokens = d.Position
+	default:
+		e.tokens = d.PromptTokens + d.CompletionTokens
+	}
+	return e
 }
 
 // account makes the timings those of one call, as /generate tells them.
@@ -250,13 +272,14 @@ func (s *Stream) account(d *wire.Done) {
 const reasoningEnd = "</think>"
 
 // watch looks for reasoning in the answer, over the frames' edges.
-func (s *Stream) watch(text string) {
-	if !s.q.StripsReasoning || s.reasoning {
+func (s *Stream) watch(f *wire.Frame) {
+	a := &s.answers[f.Choice]
+	if !s.q.StripsReasoning || a.reasoning {
 		return
 	}
-	seen := s.tail + text
-	s.reasoning = strings.Contains(seen, reasoningEnd)
-	s.tail = seen[max(0, len(seen)-len(reasoningEnd)+1):]
+	seen := a.tail + f.Text
+	a.reasoning = strings.Contains(seen, reasoningEnd)
+	a.tail = seen[max(0, len(seen)-len(reasoningEnd)+1):]
 }
 
 // drop gives up the session: its keeper deletes it, or a task does.
@@ -276,11 +299,12 @@ func (s *Stream) drop() {
 	s.session = nil
 }
 
-// Close ends the choice; before its done frame, it cancels it at the station.
+// Close ends the request; before its last done frame, it cancels it at the
+// station.
 func (s *Stream) Close() error {
 	if s.outcome != nil && !s.told {
 		s.told = true
-		s.m.record(s.ctx, s.outcome)
+		s.m.record(s.ctx, s.outcome, len(s.answers))
 	}
 	if s.phase == over {
 		return s.frames.Close()

@@ -270,11 +270,11 @@ func TestPoint_CutsTheSegmentsAndLeavesTheRequestAlone(t *testing.T) {
 func TestLedger_KeepsTheLastMissesAndIsBounded(t *testing.T) {
 	l := newLedger()
 	for i := range keptMisses + 3 {
-		l.add(&Outcome{Memory: Miss, Reason: Reason(wire.KVDiffers), asked: i, DiffersAt: i}, "r")
+		l.add(&Outcome{Memory: Miss, Reason: Reason(wire.KVDiffers), asked: i, DiffersAt: i}, 1, "r")
 	}
-	require.Nil(t, l.add(&Outcome{Memory: Hit, Reason: Reason(wire.KVEnds), asked: 100, PrefixTokens: 90, Tiers: wire.KVTiers{Hot: 1, Warm: 2, Cold: 87}}, "r"), "a conversation that grows")
-	require.Nil(t, l.add(&Outcome{Memory: Disabled, Reason: ReasonOff}, "r"))
-	require.NotNil(t, l.add(&Outcome{Memory: Hit, Reason: Reason(wire.KVEvicted), asked: 100, PrefixTokens: 50}, "r"), "a hit that was cut short")
+	require.Nil(t, l.add(&Outcome{Memory: Hit, Reason: Reason(wire.KVEnds), asked: 100, PrefixTokens: 90, Tiers: wire.KVTiers{Hot: 1, Warm: 2, Cold: 87}}, 1, "r"), "a conversation that grows")
+	require.Nil(t, l.add(&Outcome{Memory: Disabled, Reason: ReasonOff}, 1, "r"))
+	require.NotNil(t, l.add(&Outcome{Memory: Hit, Reason: Reason(wire.KVEvicted), asked: 100, PrefixTokens: 50}, 1, "r"), "a hit that was cut short")
 	c, last := l.snapshot()
 	require.Len(t, last, keptMisses)
 	require.Equal(t, "prefix evicted", last[0].Reason)

@@ -154,8 +154,10 @@ type Stream struct {
 	ctx  context.Context
 	body io.ReadCloser
 	sc   *bufio.Scanner
-	left int // done frames
 	end  bool
+
+	answers int // asked for
+	left    int // of them have not ended
 }
 
 // Next returns the next frame, io.EOF after the last answer's done frame, or
@@ -178,10 +180,14 @@ func (s *Stream) Next() (*wire.Frame, error) {
 			}
 			return nil, &wire.Error{Code: wire.CodeUnavailable, Message: "the station sent a line that is not a frame", Retryable: true}
 		}
+		if f.Choice < 0 || f.Choice >= s.answers {
+			s.end = true
+			return nil, &wire.Error{Code: wire.CodeUnavailable, Message: "the station sent a frame of an answer that was not asked for", Retryable: true}
+		}
 		switch f.Type {
 		case wire.FrameDone:
 			s.left--
-			s.end = s.left <= 0
+			s.end = s.left == 0
 			return f, nil
 		case wire.FrameError:
 			s.end = true
@@ -220,7 +226,7 @@ func (c *Client) stream(ctx context.Context, route string, body any, answers int
 	}
 	sc := bufio.NewScanner(resp.Body)
 	sc.Buffer(make([]byte, 0, 4096), maxFrameBytes)
-	return &Stream{ctx: ctx, body: resp.Body, sc: sc, left: answers}, nil
+	return &Stream{ctx: ctx, body: resp.Body, sc: sc, answers: answers, left: answers}, nil
 }
 
 func get[T any](ctx context.Context, c *Client, route string) (*T, error) {

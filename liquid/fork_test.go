@@ -1,0 +1,211 @@
+package liquid
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"thoth/station/stationtest"
+	"thoth/station/wire"
+)
+
+// choices asks for n answers, seeded, and gives them with the request's outcome.
+func (g *rig) choices(ctx context.Context, q *Request, n int) ([]reply, *Outcome, error) {
+	f := *q
+	gen := *q.Generate
+	gen.Fork = &n
+	f.Generate = &gen
+	s, err := g.Open(ctx, &f)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.Close()
+	all := make([]reply, n)
+	for {
+		f, err := s.Next()
+		if err == io.EOF {
+			return all, s.Outcome(), nil
+		}
+		if err != nil {
+			return nil, s.Outcome(), err
+		}
+		r := &all[f.Choice]
+		r.text += f.Text
+		r.tokens = append(r.tokens, f.Tokens...)
+		if f.Done != nil {
+			r.done = f.Done
+		}
+	}
+}
+
+// seeded is a request whose answers differ.
+func seeded(text string, n int) *Request {
+	q := ask(text, n)
+	hot, seed := float32(0.9), uint64(40)
+	q.Generate.Sampling = wire.Sampling{Temperature: &hot, Seed: &seed}
+	return q
+}
+
+func (q *Request) alone(choice int) *Request {
+	a, gen := *q, *q.Generate
+	if gen.Sampling.Seed != nil {
+		seed := *gen.Sampling.Seed + uint64(choice)
+		gen.Sampling.Seed = &seed
+	}
+	a.Generate = &gen
+	return &a
+}
+
+func TestStream_ChoicesShareOneSessionAndOnePrefill(t *testing.T) {
+	for name, q := range map[string]*Request{"greedy": ask(long("A", 150), 30), "seeded": seeded(long("A", 150), 30)} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, stationtest.Options{EOGEvery: -1})
+			const n = 5
+			before := g.stats()
+			g.took("")
+			all, o, err := g.choices(t.Context(), q, n)
+			require.NoError(t, err)
+			prompt := all[0].done.PromptTokens
+			require.Equal(t, uint64(prompt), g.stats().PromptTokens-before.PromptTokens)
+			require.Equal(t, []any{Miss, Liquid, 0, true, prompt}, []any{o.Memory, o.Path, o.PrefixTokens, o.KVSaved, o.Written})
+			g.noSessions()
+			for _, route := range []string{wire.RouteEmbed, routeLoad, wire.RouteForward, wire.RouteDecodeNext} {
+				require.Equal(t, 1, g.counted(route), route)
+			}
+			require.Equal(t, n+1, g.counted(routeSave), "the prompt, and each answer")
+
+			for i, r := range all {
+				g.same(g.fresh(q.alone(i)), r)
+				turn := *q.Generate
+				turn.Prompt = wire.Prompt{Tokens: append(g.tokens(q), r.tokens...)}
+				next := g.run(&Request{Generate: &turn})
+				require.Equal(t, prompt+len(r.tokens)-1, next.outcome.PrefixTokens, "whichever answer a conversation goes on with, it is kept")
+			}
+			again, o, err := g.choices(t.Context(), q, n)
+			require.NoError(t, err)
+			require.Equal(t, []any{Hit, prompt - 1, 0}, []any{o.Memory, o.PrefixTokens, o.Written})
+			for i := range all {
+				g.same(all[i], again[i])
+			}
+			g.noSessions()
+		})
+	}
+}
+
+func TestStream_ChoicesOnTheNativePathShareOnePrefill(t *testing.T) {
+	g := newRig(t, stationtest.Options{EOGEvery: -1})
+	for name, q := range map[string]*Request{"bypassed": seeded(long("A", 100), 12), "short": seeded("hi", 12)} {
+		t.Run(name, func(t *testing.T) {
+			q.Bypass = name == "bypassed"
+			before := g.stats()
+			all, o, err := g.choices(t.Context(), q, 8)
+			require.NoError(t, err)
+			require.Equal(t, Native, o.Path)
+			require.Equal(t, uint64(all[0].done.PromptTokens), g.stats().PromptTokens-before.PromptTokens)
+			for i, r := range all {
+				g.same(g.run(q.alone(i)), r)
+			}
+		})
+	}
+}
+
+func TestStream_ChoicesCountEachAndTheirPromptOnce(t *testing.T) {
+	g := newRig(t, stationtest.Options{EOGEvery: -1})
+	q := seeded(long("A", 100), 6)
+	all, _, err := g.choices(t.Context(), q, 3)
+	require.NoError(t, err)
+	r := g.Report(t.Context())
+	require.Equal(t, uint64(3), r.Requests[Miss])
+	require.Equal(t, uint64(all[0].done.PromptTokens), r.Tokens.Asked)
+	require.Len(t, r.Misses, 1)
+}
+
+func TestStream_FailedCallsOfAForkTakeTheNativePath(t *testing.T) {
+	for _, route := range []string{wire.RouteEmbed, routeLoad, wire.RouteForward, wire.RouteDecodeNext} {
+		t.Run(route, func(t *testing.T) {
+			g := newRig(t, stationtest.Options{EOGEvery: -1})
+			q := seeded(long("A", 100), 10)
+			g.fault(route, status(500))
+			all, _, err := g.choices(t.Context(), q, 4)
+			require.NoError(t, err)
+			for i, r := range all {
+				g.same(g.fresh(q.alone(i)), r)
+			}
+			g.fault(route, nil)
+			g.noSessions()
+		})
+	}
+}
+
+func TestStream_AForkLeftMidwayLeavesNoSession(t *testing.T) {
+	g := newRig(t, stationtest.Options{EOGEvery: -1})
+	for frames := range 40 {
+		ctx, cancel := context.WithCancel(t.Context())
+		q := seeded(long(fmt.Sprint(frames, "A"), 100), 4+frames%9)
+		n := 4
+		q.Generate.Fork = &n
+		s, err := g.Open(ctx, q)
+		require.NoError(t, err)
+		for range frames {
+			if _, err := s.Next(); err != nil {
+				require.ErrorIs(t, err, io.EOF)
+				break
+			}
+		}
+		cancel()
+		require.NoError(t, s.Close())
+	}
+	g.noSessions()
+}
+
+func TestStream_AnswersThatReasonAreNotKept(t *testing.T) {
+	say := func(text string) *Request {
+		q := ask(long("A", 60), 60)
+		q.StripsReasoning = true
+		q.Generate.IgnoreEOG = false
+		q.Generate.Prompt.Segments[1].Text += "say:" + text
+		q.Generate.Prompt.Segments = append(q.Generate.Prompt.Segments, wire.Segment{Text: "<|im_end|>", Special: true})
+		return q
+	}
+	g := newRig(t, stationtest.Options{})
+	all, _, err := g.choices(t.Context(), say("<think>a</think>b"), 3)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(all[2].text, "<think>"), all[2].text)
+	g.noSessions()
+	require.Equal(t, 1, g.counted(routeSave), "the prompt alone")
+	_, _, err = g.choices(t.Context(), say("plain"), 3)
+	require.NoError(t, err)
+	g.noSessions()
+	require.Equal(t, 1+4, g.counted(routeSave))
+}
+
+func (g *rig) stats() *wire.Stats {
+	g.t.Helper()
+	s, err := g.client.Stats(g.t.Context())
+	require.NoError(g.t, err)
+	return s
+}
+
+// counted is the number of calls of a path so far.
+func (g *rig) counted(path string) (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.calls {
+		if c.path == path {
+			n++
+		}
+	}
+	return n
+}
+
+// tokens are those of a request's prompt.
+func (g *rig) tokens(q *Request) []int32 {
+	g.t.Helper()
+	r, err := g.client.Tokenize(g.t.Context(), &wire.TokenizeRequest{Prompt: q.Generate.Prompt})
+	require.NoError(g.t, err)
+	return r.Tokens
+}
