@@ -20,6 +20,8 @@ type Options struct {
 	// Name is the model's name in the GGUF, which requests use by default; "": the
 	// folder's name.
 	Name string
+
+	cross bool // it is a cross-encoder
 }
 
 // Folder converts the model in a folder into the file out, which it replaces.
@@ -32,8 +34,13 @@ func Folder(ctx context.Context, folder, out string, o Options) error {
 		o.Name = filepath.Base(folder)
 	}
 	src := os.DirFS(folder)
-	if err := check(src); err != nil {
+	cross, err := check(src)
+	if err != nil {
 		return fmt.Errorf("model folder %s: %w", folder, err)
+	}
+	o.cross = cross
+	if cross {
+		src = crossEncoder{src}
 	}
 	// Both lie where the result goes: /tmp may be small, and a rename must not
 	// cross a file system.
@@ -74,37 +81,47 @@ func write(path string, fill func(*os.File) error) error {
 }
 
 // check refuses a folder that the conversion would fail on with words that help
-// nobody, or convert into something that answers wrongly.
-func check(src fs.FS) error {
+// nobody, or convert into something that answers wrongly. cross says that the
+// model is a cross-encoder.
+func check(src fs.FS) (cross bool, err error) {
 	for _, need := range []string{"config.json", "tokenizer.json"} {
 		if _, err := fs.Stat(src, need); err != nil {
 			if _, err := fs.Stat(src, "tokenizer.model"); err == nil && need == "tokenizer.json" {
 				continue
 			}
-			return fmt.Errorf("it has no %s", need)
+			return false, fmt.Errorf("it has no %s", need)
 		}
 	}
 	if weights, err := fs.Glob(src, "*.safetensors"); err != nil || len(weights) == 0 {
-		return errors.New("it has no .safetensors file")
+		return false, errors.New("it has no .safetensors file")
 	}
 	var config struct {
 		Architectures []string `json:"architectures"`
 	}
 	if err := readJSON(src, "config.json", &config); err != nil {
-		return err
+		return false, err
 	}
 	if len(config.Architectures) == 0 {
-		return errors.New("config.json names no architecture")
+		return false, errors.New("config.json names no architecture")
 	}
-	if strings.Contains(config.Architectures[0], "Bert") {
-		return checkBert(src)
+	switch arch := config.Architectures[0]; {
+	case arch == crossArchitecture:
+		if err := checkVocabulary(src); err != nil {
+			return false, err
+		}
+		return true, checkCross(src)
+	case strings.Contains(arch, "Bert"):
+		if err := checkVocabulary(src); err != nil {
+			return false, err
+		}
+		return false, checkPooling(src)
 	}
-	return nil
+	return false, nil
 }
 
-// checkBert looks at what the engine's BERT can do: vocabularies without case or
-// accents, and vectors that are means or the first token's.
-func checkBert(src fs.FS) error {
+// checkVocabulary looks at what the engine's BERT can read: vocabularies without
+// case or accents.
+func checkVocabulary(src fs.FS) error {
 	var tokenizer struct {
 		Normalizer struct {
 			Type         string `json:"type"`
@@ -122,6 +139,11 @@ func checkBert(src fs.FS) error {
 	if tokenizer.Model.Type == "WordPiece" && (n.Lowercase != nil && !*n.Lowercase || n.StripAccents != nil && !*n.StripAccents) {
 		return errors.New("its vocabulary minds case or accents, and the engine's tokeniser drops both")
 	}
+	return nil
+}
+
+// checkPooling looks for vectors that are means or the first token's.
+func checkPooling(src fs.FS) error {
 	var modules []struct {
 		Type string `json:"type"`
 		Path string `json:"path"`

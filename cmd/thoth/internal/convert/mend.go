@@ -48,6 +48,10 @@ func mendSettings(kv ggml.KV, stated map[string]bool, o Options) {
 			delete(kv, key)
 		}
 	}
+	if o.cross {
+		kv["bert.pooling_type"] = uint32(4) // rank
+		delete(kv, "bert.normalize_embeddings")
+	}
 	if kv["tokenizer.ggml.model"] != "bert" {
 		return
 	}
