@@ -38,7 +38,7 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) *wire.Er
 	c.seq.tokens = tokens
 	c.dec, e = l.newDecoding(&a, 0, tokens)
 	if e == nil {
-		e = c.grow(q.Answers(), func(i int) (*call, *wire.Error) {
+		e = c.grow(&q.Later, func(i int) (*call, *wire.Error) {
 			d, e := l.newDecoding(&a, i, tokens)
 			return &call{seq: newSequence(), release: true, dec: d}, e
 		})
@@ -166,7 +166,7 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.
 		c.dec, e = l.newDecoding(&a, 0, tokens)
 	}
 	if e == nil {
-		e = c.grow(q.Answers(), func(i int) (*call, *wire.Error) {
+		e = c.grow(&q.Later, func(i int) (*call, *wire.Error) {
 			d, e := l.newDecoding(&a, i, tokens)
 			return &call{seq: newSequence(), leave: q.LeaveLast, release: true, dec: d, turn: branch(a.sampling, i)}, e
 		})
@@ -220,6 +220,9 @@ func (st *Station) openFork(w http.ResponseWriter, r *http.Request, body any, la
 	l, e := st.open(w, r, body)
 	if n := later.Answers(); e == nil && (n < 1 || n > maxFork) {
 		e = invalid("fork", "fork is %d; allowed is 1 to %d", n, maxFork)
+	}
+	if n := later.ForkWidth; e == nil && n < 0 {
+		e = invalid("fork_width", "fork_width is %d; it must be at least 1, or 0 for all", n)
 	}
 	if e == nil {
 		e = checkLater(later)

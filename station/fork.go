@@ -22,6 +22,8 @@ const maxFork = 64
 type fork struct {
 	branches []*call // by choice
 	split    bool
+	width    int     // branches that go on at once after the split
+	held     []*call // until one of those has ended
 }
 
 // branches are the calls that one request made: a fork's, or the call alone.
@@ -46,13 +48,17 @@ func (c *call) put(f wire.Frame) {
 	c.out.put(f)
 }
 
-// grow makes a call the trunk of n branches; each is made by the function it is
-// given, which an error ends.
-func (c *call) grow(n int, make func(choice int) (*call, *wire.Error)) *wire.Error {
+// grow makes a call the trunk of the branches that are asked for; each is made by
+// the function it is given, which an error ends.
+func (c *call) grow(asked *wire.Later, make func(choice int) (*call, *wire.Error)) *wire.Error {
+	n := asked.Answers()
 	if n < 2 {
 		return nil
 	}
-	f := &fork{branches: []*call{c}}
+	f := &fork{branches: []*call{c}, width: n}
+	if w := asked.ForkWidth; w > 0 {
+		f.width = min(n, w)
+	}
 	for i := 1; i < n; i++ {
 		b, e := make(i)
 		if e != nil {
@@ -106,11 +112,24 @@ func (l *loop) split(c *call) {
 	l.pool.fork(c.seq, seqs)
 }
 
-// parted lets the branches that have not ended with their first token wait for
-// their place, ahead of all who came later.
+// parted lets the branches that have not ended with their first token go on, as
+// many as may.
 func (l *loop) parted(c *call) {
-	alive := slices.DeleteFunc(slices.Clone(c.fork.branches[1:]), func(b *call) bool { return b.over })
-	l.waiting = slices.Insert(l.waiting, 0, alive...)
+	f := c.fork
+	f.held = slices.DeleteFunc(slices.Clone(f.branches[1:]), func(b *call) bool { return b.over })
+	now := f.width
+	if !c.over {
+		now--
+	}
+	l.follow(f, now)
+}
+
+// follow lets n of the branches that are held wait for their place, ahead of all
+// who came later.
+func (l *loop) follow(f *fork, n int) {
+	n = min(n, len(f.held))
+	l.waiting = slices.Insert(l.waiting, 0, f.held[:n]...)
+	f.held = f.held[n:]
 }
 
 // soleTrunk is the call that all of a plan is for, nil when there are several.

@@ -422,9 +422,12 @@ func (l *loop) fail(c *call, e *wire.Error) {
 	if c.over {
 		return
 	}
-	for _, b := range c.branches() {
-		if c.fork != nil && !b.over {
-			l.pool.dropSwapped(b.seq) // nobody needs to leave it a stem
+	if c.fork != nil {
+		c.fork.held = nil
+		for _, b := range c.fork.branches {
+			if !b.over {
+				l.pool.dropSwapped(b.seq) // nobody needs to leave it a stem
+			}
 		}
 	}
 	for _, b := range c.branches() {

@@ -342,6 +342,9 @@ func (l *loop) finish(c *call) {
 		l.rest(c.seq)
 	}
 	c.put(frame)
+	if c.fork != nil {
+		l.follow(c.fork, 1)
+	}
 }
 
 // rest is a session's sequence between two calls.

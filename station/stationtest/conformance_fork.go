@@ -61,6 +61,16 @@ func (s *suite) fork(t *testing.T) {
 		r.IgnoreEOG = true
 		s.same(t, s.apart(t, r, 6), s.together(t, r, 6))
 	})
+	t.Run("some at a time", func(t *testing.T) {
+		r := s.greedy(12)
+		r.Sampling = wire.Sampling{Temperature: ptr[float32](0.9), Seed: ptr(uint64(9))}
+		want := s.apart(t, r, 7)
+		for _, width := range []int{1, 3, 9} {
+			r.ForkWidth = width
+			s.same(t, want, s.together(t, r, 7))
+			s.same(t, want, s.forkedSession(t, r, 7, false))
+		}
+	})
 	t.Run("without a seed each has its own", func(t *testing.T) {
 		r := s.greedy(s.o.AnswerTokens)
 		r.Sampling, r.IgnoreEOG = wire.Sampling{Temperature: ptr[float32](1)}, true
@@ -101,6 +111,8 @@ func (s *suite) fork(t *testing.T) {
 			resp, body := s.raw.do(t, http.MethodPost, wire.RouteGenerate, fmt.Sprintf(`{"prompt":{"text":"a"},"fork":%d}`, n))
 			require.Equal(t, "fork", requireError(t, resp, body, wire.CodeInvalid).Param)
 		}
+		resp, body := s.raw.do(t, http.MethodPost, wire.RouteGenerate, `{"prompt":{"text":"a"},"fork":2,"fork_width":-1}`)
+		require.Equal(t, "fork_width", requireError(t, resp, body, wire.CodeInvalid).Param)
 		e := s.stage(t, wire.Prompt{Text: s.o.Prompt})
 		s.decode(t, &wire.DecodeRequest{Session: e.Session, Sampling: &wire.Sampling{}, N: 1})
 		_, err := s.c.DecodeNext(s.ctx(t), &wire.DecodeRequest{Session: e.Session, N: 1, Later: wire.Later{Fork: ptr(2)}})
@@ -179,7 +191,7 @@ func (s *suite) forkedSession(t *testing.T, r *wire.GenerateRequest, n int, firs
 		s.forward(t, e.Session, 0)
 	}
 	st, err := s.c.DecodeNext(s.ctx(t), &wire.DecodeRequest{Session: e.Session, Sampling: &r.Sampling, N: r.MaxTokens, Stop: r.Stop, IgnoreEOG: r.IgnoreEOG,
-		LeaveLast: n%2 == 0, Later: wire.Later{Fork: &n}})
+		LeaveLast: n%2 == 0, Later: wire.Later{Fork: &n, ForkWidth: r.ForkWidth}})
 	all, err := readFork(st, err, n)
 	require.NoError(t, err)
 	seen := map[string]bool{}

@@ -25,7 +25,7 @@ var sampling = Sampling{
 }
 
 var later = Later{
-	Fork: p(2), Priority: p(-1), DeadlineMS: p(int64(1500)), Prediction: "as before",
+	Fork: p(2), ForkWidth: 1, Priority: p(-1), DeadlineMS: p(int64(1500)), Prediction: "as before",
 	Adapters: []Adapter{{Digest: "b179c9", Scale: 0.5}},
 }
 

@@ -57,6 +57,10 @@ type Later struct {
 	// ends after the last of them, or with one error frame for all.
 	Fork *int `json:"fork,omitempty"`
 
+	// ForkWidth is how many of them go on at once after their first token; another
+	// follows when one has ended. 0: all.
+	ForkWidth int `json:"fork_width,omitempty"`
+
 	Priority   *int      `json:"priority,omitempty"`    // lower runs first
 	DeadlineMS *int64    `json:"deadline_ms,omitempty"` // give up after so many milliseconds
 	Prediction string    `json:"prediction,omitempty"`  // expected answer text, for speculation
