@@ -174,7 +174,7 @@ func (s *Supervisor) stationSpec() (Spec, error) {
 	}
 	// Not the station's business: PORT is the public port, which an older
 	// station would take for itself, and keys are the host's secrets.
-	env := withoutEnv(s.o.Env, "PORT", "THOTH_API_KEYS", "THOTH_API_KEYS_FILE", "THOTH_ADMIN_KEYS", "THOTH_ADMIN_KEYS_FILE", "FAT_STATION_URL")
+	env := withoutEnv(s.o.Env, "PORT", "THOTH_API_KEYS", "THOTH_API_KEYS_FILE", "THOTH_ADMIN_KEYS", "THOTH_ADMIN_KEYS_FILE", "THOTH_RESPONSES_KEY", "FAT_STATION_URL")
 	env = append(env, "THOTH_STATION_LISTEN="+s.listen, "THOTH_STATION_FLUSH_SECONDS="+seconds(s.o.StationFlush))
 	env = append(env, s.plan.env(s.o.Machine.LDPath)...)
 	probe, _ := stationURL(s.listen)

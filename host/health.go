@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"thoth/host/openai"
+	"thoth/host/stored"
 	"thoth/liquid"
 	"thoth/station/wire"
 )
@@ -19,6 +20,7 @@ type serverInfo struct {
 	Wire   int    `json:"wire"`
 
 	liquid.State
+	ResponsesStore stored.State `json:"responses_store"`
 
 	Models   []string     `json:"models"`
 	Template string       `json:"chat_template,omitempty"` // where it comes from
@@ -47,7 +49,7 @@ type modelInfo struct {
 func (s *Server) info() serverInfo {
 	v := s.station.current()
 	inFlight, waiting := s.admission.counts()
-	i := serverInfo{Status: string(v.phase), Reason: v.reason, Build: s.o.Build, Wire: wire.Version, State: s.memory.State(),
+	i := serverInfo{Status: string(v.phase), Reason: v.reason, Build: s.o.Build, Wire: wire.Version, State: s.memory.State(), ResponsesStore: s.stored.State(),
 		Models: v.names, Station: v.health, Since: v.since, UptimeSeconds: time.Since(s.started).Seconds(), InFlight: inFlight, Waiting: waiting}
 	if i.Models == nil {
 		i.Models = []string{}
@@ -106,9 +108,10 @@ type hostStats struct {
 		CompletionTokens *uint64           `json:"completion_tokens"`
 		Errors           map[string]uint64 `json:"errors"` // by code
 	} `json:"host"`
-	Keys         []keyStats  `json:"keys,omitempty"` // for admins those of all keys, else the caller's own
-	Station      *wire.Stats `json:"station"`
-	StationError string      `json:"station_error,omitempty"`
+	Responses    *stored.Holdings `json:"responses"`      // what is stored
+	Keys         []keyStats       `json:"keys,omitempty"` // for admins those of all keys, else the caller's own
+	Station      *wire.Stats      `json:"station"`
+	StationError string           `json:"station_error,omitempty"`
 }
 
 const statsTimeout = time.Second
@@ -121,6 +124,8 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	s.metrics.stats(&out, all)
 	out.Keys = s.keys.stats(callerOf(r.Context()), time.Now())
 	if all {
+		holdings := s.stored.State().Holdings
+		out.Responses = &holdings
 		s.stationStats(r.Context(), &out)
 	}
 	writeJSON(w, http.StatusOK, out)

@@ -9,6 +9,7 @@ import (
 
 	"thoth/host/grammar"
 	"thoth/host/openai"
+	"thoth/host/stored"
 	"thoth/liquid"
 	"thoth/station/client"
 )
@@ -55,6 +56,7 @@ type Options struct {
 
 	LiquidMemory bool                // the setting; see package liquid
 	LiquidWarm   []liquid.WarmPrompt // prompts stored whenever the station comes up
+	Responses    stored.Options      // where responses are kept; zero: they are not
 	LogPrompts   bool                // log prompts and answers: for debugging only
 	Log          zerolog.Logger
 	Build        string // shown in /health

@@ -63,9 +63,12 @@ type settings struct {
 
 	LiquidMemory bool   `env:"THOTH_LIQUID_MEMORY" default:"true" negatable:"" help:"Reuse the KV of prompt prefixes seen before, where the station can; off: every request is computed in full. /health says whether it is on, or why not."`
 	LiquidWarm   string `env:"THOTH_LIQUID_WARM" placeholder:"FILE" help:"JSON file of prompts that are stored whenever the station comes up, before anybody asks: [{\"name\", \"messages\", \"pin\", \"ttl\", \"key_sha256\"}]."`
-	LogLevel     string `env:"THOTH_LOG_LEVEL" default:"info" enum:"trace,debug,info,warn,error" help:"Least level that is logged (${enum}); debug shows probes too."`
-	LogFormat    string `env:"THOTH_LOG_FORMAT" default:"auto" enum:"auto,json,console" help:"Log format (${enum}); auto is console on a terminal, else JSON."`
-	LogPrompts   bool   `env:"THOTH_LOG_PROMPTS" help:"Log prompts and answers. They are people's words: for debugging only."`
+
+	Responses responsesFlags `embed:""`
+
+	LogLevel   string `env:"THOTH_LOG_LEVEL" default:"info" enum:"trace,debug,info,warn,error" help:"Least level that is logged (${enum}); debug shows probes too."`
+	LogFormat  string `env:"THOTH_LOG_FORMAT" default:"auto" enum:"auto,json,console" help:"Log format (${enum}); auto is console on a terminal, else JSON."`
+	LogPrompts bool   `env:"THOTH_LOG_PROMPTS" help:"Log prompts and answers. They are people's words: for debugging only."`
 
 	Version bool `help:"Print version and wire version, and end."`
 }
@@ -152,6 +155,10 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 			return host.Options{}, fmt.Errorf("THOTH_LIQUID_WARM: %w", err)
 		}
 	}
+	responses, err := s.Responses.options(log)
+	if err != nil {
+		return host.Options{}, err
+	}
 	station, err := newClient(s.StationURL)
 	if err != nil {
 		return host.Options{}, fmt.Errorf("FAT_STATION_URL: %w", err)
@@ -184,6 +191,7 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		DrainTimeout:     time.Duration(s.DrainSeconds * float64(time.Second)),
 		LiquidMemory:     s.LiquidMemory,
 		LiquidWarm:       warm,
+		Responses:        responses,
 		LogPrompts:       s.LogPrompts,
 		Log:              log,
 		Build:            build.Version(),

@@ -14,17 +14,17 @@ import (
 const opening = "it is being opened"
 
 // State is what the store says of itself. What only admins may see where keys are in
-// use is in Usage: it tells what the clients of other keys do.
+// use is in Holdings: it tells what the clients of other keys do.
 type State struct {
 	State  string `json:"state"`            // on, off or failing
 	Reason string `json:"reason,omitempty"` // why it is not on
 	Store  string `json:"store,omitempty"`  // the kind of its bucket: file, s3, gs or mem
 
-	Usage `json:"-"`
+	Holdings `json:"-"`
 }
 
-// Usage is what the store holds and has done. Bytes are as the budget counts them.
-type Usage struct {
+// Holdings is what the store holds and has done. Bytes are as the budget counts them.
+type Holdings struct {
 	Records     int               `json:"records"`
 	Bytes       int64             `json:"bytes"`
 	BudgetBytes int64             `json:"budget_bytes"`
@@ -40,7 +40,7 @@ func (s State) On() bool { return s.State == "on" }
 // State is the store's state at this moment, from memory.
 func (s *Store) State() State {
 	c := &s.counts
-	st := State{State: "on", Store: s.kind(), Usage: Usage{BudgetBytes: s.o.BudgetBytes, Evictions: c.evictions.Load(), Expired: c.expired.Load(),
+	st := State{State: "on", Store: s.kind(), Holdings: Holdings{BudgetBytes: s.o.BudgetBytes, Evictions: c.evictions.Load(), Expired: c.expired.Load(),
 		Failures: s.reads.Count() + s.writes.Count()}}
 	st.Records, st.Bytes = s.index.sums()
 	c.mu.Lock()

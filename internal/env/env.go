@@ -37,7 +37,7 @@ func Parse(target any, options ...kong.Option) {
 func UnsetEmpty() {
 	for _, kv := range os.Environ() {
 		name, value, _ := strings.Cut(kv, "=")
-		if value == "" && name == "THOTH_KV_STORE" {
+		if value == "" && (name == "THOTH_KV_STORE" || name == "THOTH_RESPONSES_STORE") {
 			os.Setenv(name, "none")
 			continue
 		}

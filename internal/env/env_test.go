@@ -20,6 +20,8 @@ func TestUnsetEmpty_LeavesWhatHasAValueOrIsNotOurs(t *testing.T) {
 
 func TestUnsetEmpty_AnEmptyStoreIsNone(t *testing.T) {
 	t.Setenv("THOTH_KV_STORE", "")
+	t.Setenv("THOTH_RESPONSES_STORE", "")
 	UnsetEmpty()
 	require.Equal(t, "none", os.Getenv("THOTH_KV_STORE"))
+	require.Equal(t, "none", os.Getenv("THOTH_RESPONSES_STORE"))
 }
