@@ -38,6 +38,37 @@ func (s *Server) embed(parent context.Context, in *intake) (*openai.EmbeddingLis
 	if e != nil {
 		return nil, e
 	}
+	var list *openai.EmbeddingList
+	e = s.inTurn(parent, in, func(ctx context.Context) *openai.Error {
+		got, err := s.o.Station.Vectors(ctx, req.Wire())
+		if err != nil {
+			if parent.Err() != nil { // the client has gone, and the station has not told what it had made
+				spent := &recordOf(parent).spent
+				for _, text := range req.Texts {
+					spent.PromptTokens += guessed(text)
+				}
+				for _, tokens := range req.Tokens {
+					spent.PromptTokens += len(tokens)
+				}
+			}
+			return s.vectorsError(ctx, err)
+		}
+		var e *openai.Error
+		if list, e = openai.NewEmbeddingList(req, in.view.names[0], got); e == nil {
+			recordOf(parent).usage = openai.Usage{PromptTokens: list.Usage.PromptTokens, TotalTokens: list.Usage.TotalTokens}
+		}
+		return e
+	})
+	if e != nil {
+		return nil, e
+	}
+	return list, nil
+}
+
+// inTurn calls the station for a request that is read and valid, once it has a
+// place, and for as long as its client, the station and the server last. It is one
+// call whose answer comes at its end: PrefillTimeout bounds it.
+func (s *Server) inTurn(parent context.Context, in *intake, call func(context.Context) *openai.Error) *openai.Error {
 	rec := recordOf(parent)
 	rec.model = in.view.names[0]
 	ctx, cancel := context.WithCancelCause(parent)
@@ -47,13 +78,13 @@ func (s *Server) embed(parent context.Context, in *intake) (*openai.EmbeddingLis
 
 	place := s.admission.enter(1)
 	if place == nil {
-		return nil, openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
+		return openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
 	}
 	defer place.leave()
 	select {
 	case <-place.ready:
 	case <-ctx.Done():
-		return nil, causeOf(ctx)
+		return causeOf(ctx)
 	}
 	in.hold.release()
 	rec.queue = time.Since(rec.arrived)
@@ -62,23 +93,7 @@ func (s *Server) embed(parent context.Context, in *intake) (*openai.EmbeddingLis
 		cancel(openai.NewError(openai.CodeTimeout, "", "the station sent nothing for %s", s.o.PrefillTimeout).Retry(5 * time.Second))
 	})
 	defer silence.Stop()
-	got, err := s.o.Station.Vectors(ctx, req.Wire())
-	if err != nil {
-		if parent.Err() != nil { // the client has gone, and the station has not told what it had made
-			for _, text := range req.Texts {
-				rec.spent.PromptTokens += guessed(text)
-			}
-			for _, tokens := range req.Tokens {
-				rec.spent.PromptTokens += len(tokens)
-			}
-		}
-		return nil, s.vectorsError(ctx, err)
-	}
-	list, e := openai.NewEmbeddingList(req, in.view.names[0], got)
-	if e == nil {
-		rec.usage = openai.Usage{PromptTokens: list.Usage.PromptTokens, TotalTokens: list.Usage.TotalTokens}
-	}
-	return list, e
+	return call(ctx)
 }
 
 // mayEmbed is the answer to a request that the model cannot serve, nil for one it can.
@@ -98,10 +113,14 @@ func (v *view) mayEmbed(req *openai.EmbeddingRequest) *openai.Error {
 	return nil
 }
 
-// mayWrite is the answer to a request for text of a model that gives vectors only.
+// mayWrite is the answer to a request for text of a model that gives vectors or
+// scores only.
 func (v *view) mayWrite(model string) *openai.Error {
 	if v.health == nil || v.health.Embeddings == nil || !v.health.Embeddings.Only {
 		return nil
+	}
+	if r := v.health.Rerank; r != nil && r.Scores {
+		return openai.NewError(openai.CodeUnsupported, "model", "the model %q ranks documents and writes no text: POST /v1/rerank", model)
 	}
 	return openai.NewError(openai.CodeUnsupported, "model", "the model %q makes embeddings and no text: POST /v1/embeddings", model)
 }

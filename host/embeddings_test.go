@@ -95,7 +95,7 @@ func TestEmbeddings_CountTokensAndAreNoChats(t *testing.T) {
 	require.Equal(t, 2., m["completion_tokens"])
 	page := h.get("/metrics").body
 	require.Contains(t, page, `thoth_tokens_total{kind="prompt"} 16`)
-	require.Contains(t, page, "# HELP thoth_tokens_total Tokens of ended requests by kind: chats, completions, and the prompts of embeddings.")
+	require.Contains(t, page, "# HELP thoth_tokens_total Tokens of ended requests by kind: chats, completions, and the prompts of embeddings and rerankings.")
 }
 
 func TestEmbeddings_RefuseByName(t *testing.T) {
@@ -130,7 +130,7 @@ func TestEmbeddings_RefuseByName(t *testing.T) {
 
 func TestEmbeddings_AnEncoderOffersNothingElse(t *testing.T) {
 	f := newTextStation(t)
-	f.set(func(f *fakeStation) { f.health.Embeddings.Only = true; f.model.ChatTemplate = "" })
+	f.set(func(f *fakeStation) { f.health.Embeddings.Only = true; f.health.Rerank = nil; f.model.ChatTemplate = "" })
 	h := startHost(t, f.srv.URL)
 	h.await(200)
 	r := h.do("POST", "/v1/chat/completions", body())

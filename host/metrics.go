@@ -45,7 +45,7 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 		seconds:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "thoth_http_request_seconds", Help: "Time to the end of the answer.", Buckets: timeBuckets}, []string{"route"}),
 		queue:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: "thoth_chat_queue_seconds", Help: "Time a chat waits for its place.", Buckets: timeBuckets}),
 		ttft:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "thoth_chat_first_token_seconds", Help: "Time from a chat's arrival to its first token.", Buckets: timeBuckets}),
-		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_tokens_total", Help: "Tokens of ended requests by kind: chats, completions, and the prompts of embeddings."}, []string{"kind"}),
+		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_tokens_total", Help: "Tokens of ended requests by kind: chats, completions, and the prompts of embeddings and rerankings."}, []string{"kind"}),
 		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_errors_total", Help: "Errors by code, those inside a stream included."}, []string{"code"}),
 	}
 	m.lost = prometheus.NewCounter(prometheus.CounterOpts{Name: "thoth_responses_lost_total", Help: "Responses that were to be stored and could not be."})
@@ -85,7 +85,7 @@ func (m *metrics) ended(route string, rec *record) {
 	if rec.model == "" {
 		return
 	}
-	if route != routeEmbeddings {
+	if !writesNothing(route) {
 		m.mu.chats++
 	}
 	m.mu.prompt += uint64(rec.usage.PromptTokens)

@@ -89,9 +89,9 @@ func (s *Server) document(names []string) *openapi.Document {
 	return &openapi.Document{
 		Title: "thoth", Version: version(s.o.Build), Keys: s.keys.used(),
 		Note: "Chat with the model of this server, by the API of OpenAI. docs/http-api.md tells more.",
-		Tags: []openapi.Tag{{Name: "chat", Note: "Ask the model."}, {Name: "completions", Note: "Text goes on."}, {Name: "messages", Note: "Ask the model, by the API of Anthropic."}, {Name: "embeddings", Note: "Vectors of texts."}, {Name: "models", Note: "What is served."}, {Name: "text", Note: "Tokens and prompts."},
+		Tags: []openapi.Tag{{Name: "chat", Note: "Ask the model."}, {Name: "completions", Note: "Text goes on."}, {Name: "messages", Note: "Ask the model, by the API of Anthropic."}, {Name: "embeddings", Note: "Vectors of texts."}, {Name: "rerank", Note: "Which documents fit a query."}, {Name: "models", Note: "What is served."}, {Name: "text", Note: "Tokens and prompts."},
 			{Name: "server", Note: "State and numbers."}, {Name: "liquid memory", Note: "What is stored of prompts."}},
-		Operations: []openapi.Operation{
+		Operations: append([]openapi.Operation{
 			chat,
 			completionOperation(bypass),
 			messageOperations(bypass)[0],
@@ -112,7 +112,7 @@ func (s *Server) document(names []string) *openapi.Document {
 			{Method: http.MethodGet, Path: "/liquid", ID: "getLiquid", Tag: "liquid memory", Scope: string(ScopeAdmin), Summary: "What is stored, in numbers",
 				Answer: liquidReport{}, Errors: append([]int{500, 503, 504}, errorsOfAdmin...)},
 			drop,
-		},
+		}, rerankOperations(ask)...),
 		Types:        types,
 		Forms:        forms,
 		Error:        openai.Envelope{},

@@ -83,6 +83,8 @@ var answersOf = []struct{ method, path, body string }{
 	{"POST", "/v1/messages/count_tokens", `{"model":"` + model + `","messages":[{"role":"user","content":"a"}]}`}, {"POST", "/v1/messages/count_tokens", "{}"},
 	{"POST", "/v1/embeddings", `{"model":"` + model + `","input":["a","b"]}`}, {"POST", "/v1/embeddings", `{"model":"` + model + `","input":"a","encoding_format":"base64"}`},
 	{"POST", "/v1/embeddings", `{"model":"` + model + `","input":[]}`},
+	{"POST", "/v1/rerank", `{"model":"` + model + `","query":"q","documents":["a",{"text":"b"}],"return_documents":true}`}, {"POST", "/v2/rerank", `{}`}, {"POST", "/v1/reranking", `{}`},
+	{"POST", "/rerank", `{"model":"` + model + `","query":"q","documents":["a"],"raw_scores":true}`}, {"POST", "/reranking", `{}`},
 	{"POST", "/tokenize", `{"content":"a"}`}, {"POST", "/tokenize", `{"content":"a","with_pieces":true}`}, {"POST", "/tokenize", `[]`},
 	{"POST", "/detokenize", `{"tokens":[1]}`}, {"POST", "/detokenize", `{"tokens":1}`},
 	{"POST", "/apply-template", `{"messages":[{"role":"user","content":"x"}]}`}, {"POST", "/apply-template", `{`},

@@ -18,7 +18,7 @@ import (
 // tables are those of all endpoints, by their names.
 var tables = func() map[string]*openai.Table {
 	all := map[string]*openai.Table{}
-	for _, t := range []*openai.Table{openai.ChatParameters, openai.CompletionParameters, openai.EmbeddingParameters, anthropic.Parameters,
+	for _, t := range []*openai.Table{openai.ChatParameters, openai.CompletionParameters, openai.EmbeddingParameters, openai.RerankParameters, anthropic.Parameters,
 		openai.TokenizeParameters, openai.DetokenizeParameters} {
 		all[t.Endpoint] = t
 	}

@@ -26,6 +26,9 @@ func (s *Server) routes() http.Handler {
 	model.Post(routeMessages, s.messages)
 	model.Post(routeMessages+"/count_tokens", s.countTokens)
 	model.Post(routeEmbeddings, s.embeddings)
+	for _, path := range routesRerank {
+		model.Post(path, s.rerank)
+	}
 	model.Post("/tokenize", s.tokenize)
 	model.Post("/detokenize", s.detokenize)
 	model.Post("/apply-template", s.applyTemplate)

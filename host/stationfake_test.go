@@ -93,7 +93,7 @@ func silent(ctx context.Context, _ *wire.GenerateRequest, _ *frames) { <-ctx.Don
 func newFakeStation(t *testing.T) *fakeStation {
 	no := false
 	f := &fakeStation{t: t, script: hello,
-		health: wire.Health{Status: wire.StatusOK, Wire: wire.Version, Build: "b1", EngineABI: "abi", ContextLength: 8192, KVSession: &no, Embeddings: &wire.Embeddings{Pooling: "mean", Dimensions: 4, MaxTokens: 512, MaxInputs: 2048}, Backend: wire.Backend{Selected: "cpu"}},
+		health: wire.Health{Status: wire.StatusOK, Wire: wire.Version, Build: "b1", EngineABI: "abi", ContextLength: 8192, KVSession: &no, Embeddings: &wire.Embeddings{Pooling: "mean", Dimensions: 4, MaxTokens: 512, MaxInputs: 2048}, Rerank: &wire.Rerank{Scores: true, MaxTokens: 512, MaxDocuments: 2048}, Backend: wire.Backend{Selected: "cpu"}},
 		model: wire.Model{Name: "Fake Model 1B", File: "fake.gguf", Digest: "d", Architecture: "llama", Vocabulary: 1000, ChatTemplate: chatml,
 			Special: wire.SpecialTokens{BOSText: "<s>", EOSText: "<|im_end|>"}}}
 	f.srv = httptest.NewServer(http.HandlerFunc(f.serve))

@@ -29,6 +29,7 @@ type textStation struct {
 	asked  []wire.TokenizeRequest
 	tokens []wire.DetokenizeRequest
 	embeds []wire.EmbedRequest
+	ranked []wire.RerankRequest
 	fail   *wire.Error
 }
 
@@ -65,6 +66,19 @@ func newTextStation(t *testing.T) *textStation {
 			a := wire.VectorsResponse{Dimensions: 4, Pooling: "mean"}
 			for i := range max(len(q.Input), len(q.InputTokens)) {
 				a.Vectors, a.Tokens = append(a.Vectors, wire.Vector{3, float32(i), 4, 0}), append(a.Tokens, 3+i)
+			}
+			_ = json.NewEncoder(w).Encode(a)
+		case wire.RouteRerank:
+			var q wire.RerankRequest
+			_ = json.NewDecoder(r.Body).Decode(&q)
+			f.ranked = append(f.ranked, q)
+			if f.fail != nil {
+				(&frames{w}).refuse(f.fail)
+				return
+			}
+			a := wire.RerankResponse{}
+			for i, d := range q.Documents {
+				a.Scores, a.Tokens = append(a.Scores, float64(len(d)-4)), append(a.Tokens, 3+i)
 			}
 			_ = json.NewEncoder(w).Encode(a)
 		case wire.RouteDetokenize:

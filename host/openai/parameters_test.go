@@ -36,6 +36,11 @@ var endpoints = []struct {
 			q := r.(*EmbeddingRequest)
 			return []any{q.Wire(), q.EncodingFormat, q.Dimensions}
 		}},
+	{RerankParameters, RerankRequest{}, `"model":"m","query":"q","documents":["x"]`, func(b []byte) (any, *Error) { return DecodeRerank(b, Limits{}) },
+		func(r any) any {
+			q := r.(*RerankRequest)
+			return []any{q.Wire(), q.TopN, q.ReturnDocuments, q.RawScores}
+		}},
 	{TokenizeParameters, TokenizeRequest{}, `"content":"x"`, func(b []byte) (any, *Error) { return DecodeTokenize(b, Limits{}) }, func(r any) any { return r.(*TokenizeRequest).Wire() }},
 	{DetokenizeParameters, DetokenizeRequest{}, `"tokens":[1]`, func(b []byte) (any, *Error) { return DecodeDetokenize(b, Limits{}) }, func(r any) any { return r.(*DetokenizeRequest).Wire() }},
 }
