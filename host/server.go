@@ -47,6 +47,10 @@ type Server struct {
 // 100 of the 170 microseconds that a small request costs, and more changes little.
 const HeapFloor = 16 << 20
 
+// HeapFloor is what a program that serves should hold by package gcfloor: it takes
+// small request costs 105 microseconds instead of 165; more changes little.
+const HeapFloor = 16 << 20
+
 // New makes a server; nothing runs before Start.
 func New(o Options) (*Server, error) {
 	o, err := o.withDefaults()

@@ -19,6 +19,7 @@ import (
 	"thoth/host"
 	"thoth/internal/build"
 	"thoth/internal/env"
+	"thoth/internal/gcfloor"
 	"thoth/internal/listen"
 	"thoth/station/client"
 	"thoth/station/wire"
@@ -49,6 +50,7 @@ func run() int {
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	gcfloor.Hold(host.HeapFloor)
 
 	p, err := newProgram(&set)
 	if err == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"thoth/host"
+	"thoth/internal/gcfloor"
 	"thoth/station/client"
 )
 
@@ -94,6 +95,7 @@ func beHost(given string) error {
 	if err != nil {
 		return err
 	}
+	gcfloor.Hold(host.HeapFloor) // as the program does
 	var s server = &relay{station: strings.TrimPrefix(set.Station, "unix://")}
 	if !set.Relay {
 		if s, err = newHost(set); err != nil {
