@@ -65,7 +65,10 @@ func (h *testHost) respond(ctx context.Context, c *reader, keep func(*responses.
 			return j, newResponseAnswer(w, j, resp, time.Second, told), nil
 		})
 	}))
-	b := `{"model":"` + model + `","input":"Say hi"`
+	b := `{"model":"` + model + `"`
+	if !strings.Contains(strings.Join(fields, ""), `"input":`) {
+		b += `,"input":"Say hi"`
+	}
 	for _, f := range fields {
 		b += "," + f
 	}
@@ -249,5 +252,44 @@ func TestResponse_OneOfTheBackgroundBeginsAtOnceAndIsKeptHoweverItEnds(t *testin
 		all := h.respond(t.Context(), c, nothing, background, fields)
 		require.Len(t, all, 1)
 		require.Equal(t, &responses.Failure{Code: "invalid_prompt", Message: "too long"}, all[0].response.Error)
+	}
+}
+
+func TestResponse_TheNextTurnBeginsWithWhatWasWritten(t *testing.T) {
+	const tools = `"tools":[{"type":"function","name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}]`
+	user := map[string]any{"role": "user", "content": "Oslo & <Paris>?"}
+	for name, c := range map[string]struct {
+		template, fields, answer string
+	}{
+		"text":   {chatml, `"temperature":0`, "Hi 😀, \"you\" <there>\n & all"},
+		"empty":  {chatml, `"temperature":0`, ""},
+		"calls":  {hermesTemplate, tools, "Both.\n" + oslo + "\n" + paris},
+		"schema": {chatml, `"text":{"format":{"type":"json_object"}}`, `{"a": [1, "\u00e5 & <b>"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, h := newModel(t, c.template)
+			f.does(writes(c.answer, 3, wire.ReasonEOG))
+			ask := func(items []any) responses.Response {
+				input, err := json.Marshal(items)
+				require.NoError(t, err)
+				r := h.response(c.fields, `"instructions":"Be brief."`, `"input":`+string(input))
+				require.Equal(t, 200, r.status, r.body)
+				var got responses.Response
+				require.NoError(t, json.Unmarshal([]byte(r.body), &got))
+				return got
+			}
+			said := []any{user}
+			for _, item := range ask(said).Output {
+				said = append(said, item)
+			}
+			written := text(f.last().Prompt.Segments) + c.answer + "<|im_end|>\n"
+			for _, item := range said {
+				if call, ok := item.(responses.Item); ok && call.Type == responses.TypeCall {
+					said = append(said, map[string]any{"type": "function_call_output", "call_id": call.CallID, "output": "rain"})
+				}
+			}
+			ask(append(said, user))
+			require.True(t, strings.HasPrefix(text(f.last().Prompt.Segments), written), "%q\n%q", written, text(f.last().Prompt.Segments))
+		})
 	}
 }

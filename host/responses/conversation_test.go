@@ -91,6 +91,17 @@ func TestConversation_RefusesCallsThatDoNotAddUp(t *testing.T) {
 	}
 }
 
+func TestConversation_ACallOfAnEarlierTurnIsAnswered(t *testing.T) {
+	history, e := items(t, `[{"role":"user","content":"Oslo?"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}]`)
+	require.Nil(t, e)
+	input, e := items(t, `[{"type":"function_call_output","call_id":"c","output":"rain"}]`)
+	require.Nil(t, e)
+	c, e := Conversation("Be brief.", history, input, nil)
+	require.Nil(t, e)
+	require.Equal(t, []prompt.Message{{Role: prompt.System, Content: "Be brief."}, {Role: prompt.User, Content: "Oslo?"},
+		{Role: prompt.Assistant, ToolCalls: []prompt.ToolCall{{ID: "c", Name: "f", Arguments: "{}"}}}, {Role: prompt.ToolResult, ToolCallID: "c", Content: "rain"}}, c.Messages)
+}
+
 func TestConversation_AResponseCutInACallEndsItsChain(t *testing.T) {
 	d := NewDraft(&Response{ID: "resp_1"})
 	d.Call("c", "f")
