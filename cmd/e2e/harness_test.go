@@ -105,11 +105,11 @@ func launchAs(change func(*exec.Cmd), env ...string) (*server, error) {
 }
 
 // command is entrypoint in a clean environment, not yet started. It stores no
-// KV on disk unless a test says where: the default is the user's own cache.
+// KV and no responses on disk unless a test says where: the default is the user's own cache.
 func command(env ...string) *exec.Cmd {
 	c := exec.Command(binary("entrypoint"))
 	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "THOTH_MODEL=" + model(), "THOTH_LISTEN=127.0.0.1:0",
-		"THOTH_KV_STORE=none"}, env...)
+		"THOTH_KV_STORE=none", "THOTH_RESPONSES_STORE=mem://"}, env...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return c
 }
