@@ -48,7 +48,7 @@ type task struct {
 	param func(string) string
 }
 
-// job is a request on its way: one station call for each choice.
+// job is a request on its way.
 type job struct {
 	rec  *record
 	view *view
@@ -60,14 +60,14 @@ type job struct {
 	prompts int
 	before  func(ctx context.Context, prompt int, send func(event) bool) error
 
-	calls    []liquid.Request // by choice
+	calls    []liquid.Request // by choice; those of one prompt differ in nothing but the seed, which counts up
 	promptMS float64
 	shape    shape
 	param    func(string) string // see task
 
 	place    *ticket
 	placed   func()            // called when it has it; nil for nobody
-	outcomes []*liquid.Outcome // by choice; nil while nothing is known
+	outcomes []*liquid.Outcome // by choice, the same one where a call answers several; nil while nothing is known
 	choices  []choice
 	ended    []*wire.Done // by choice; nil until it has ended
 	left     int          // choices that have not ended

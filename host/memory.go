@@ -44,11 +44,14 @@ func bypasses(r *http.Request) (bool, *openai.Error) {
 // outcome is that of all choices of which something is known; nil for none.
 func (j *job) outcome() *liquid.Outcome { return together(j.outcomes) }
 
+// together joins outcomes; one that choices share, they have one after the other.
 func together(outcomes []*liquid.Outcome) *liquid.Outcome {
-	var all *liquid.Outcome
+	var all, last *liquid.Outcome
 	for _, o := range outcomes {
+		same := o == last
+		last = o
 		switch {
-		case o == nil:
+		case o == nil, same:
 		case all == nil:
 			all = o
 		default:

@@ -25,6 +25,7 @@ type metrics struct {
 	tokens   *prometheus.CounterVec
 	errors   *prometheus.CounterVec
 	lost     prometheus.Counter
+	unforked prometheus.Counter
 
 	// The same numbers for /stats.
 	mu struct {
@@ -49,11 +50,12 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_errors_total", Help: "Errors by code, those inside a stream included."}, []string{"code"}),
 	}
 	m.lost = prometheus.NewCounter(prometheus.CounterOpts{Name: "thoth_responses_lost_total", Help: "Responses that were to be stored and could not be."})
+	m.unforked = prometheus.NewCounter(prometheus.CounterOpts{Name: "thoth_choices_unforked_total", Help: "Choices that did not share their prompt's prefill because the station cannot."})
 	m.mu.errors = map[openai.Code]uint64{}
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.queue, m.ttft, m.errors, m.lost,
+	m.registry.MustRegister(m.requests, m.seconds, m.queue, m.ttft, m.errors, m.lost, m.unforked,
 		gauge("thoth_in_flight", "Answers in flight; each choice counts.", func() float64 { n, _ := a.counts(); return float64(n) }),
 		gauge("thoth_waiting", "Requests waiting for a place.", func() float64 { _, n := a.counts(); return float64(n) }),
 		gauge("thoth_ready", "1 when chats are served.", func() float64 {

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +31,7 @@ type event struct {
 	frame   *wire.Frame
 	err     error
 	outcome *liquid.Outcome // what is known of it by now
+	group   group           // of choices whose outcome it is; none: its own
 	tell    func()          // instead of a frame: to be called in the sink's goroutine
 }
 
@@ -45,8 +45,8 @@ func sent(ctx context.Context, events chan<- event, e event) bool {
 	}
 }
 
-// run waits for a place, calls the station once per choice, as many at once as the
-// place is wide, and feeds the sink.
+// run waits for a place, calls the station, as many choices at once as the place is
+// wide, and feeds the sink.
 // It returns after the station calls have ended.
 func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	ctx, cancel := context.WithCancelCause(parent)
@@ -74,20 +74,15 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	defer calls.Wait()
 	defer cancel(nil) // before the wait, or it would never end
 	// In order, and no more at once than there are places for.
-	each, slots := n/j.prompts, make(chan struct{}, j.place.weight)
-	next := func(work func()) {
-		select {
-		case slots <- struct{}{}:
-			calls.Go(func() { defer func() { <-slots }(); work() })
-		case <-ctx.Done():
+	each, slots := n/j.prompts, newSlots(j.place.weight)
+	next := func(width int, work func()) {
+		if slots.take(ctx, width) {
+			calls.Go(func() { defer slots.give(width); work() })
 		}
 	}
 	generate := func(p int) {
-		for i := p * each; i < (p+1)*each; i++ {
-			if q := &j.calls[i]; q.Generate != nil {
-				q.Generate.Progress = true // a sign of life during a long prefill
-				next(func() { s.call(ctx, i, q, events) })
-			}
+		for _, g := range s.groups(j, p*each, each) {
+			next(g.width, func() { s.callAll(ctx, j, g, events) })
 		}
 	}
 	calls.Go(func() {
@@ -96,7 +91,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 				generate(p)
 				continue
 			}
-			next(func() {
+			next(1, func() {
 				send := func(e event) bool {
 					e.choice += p * each
 					return sent(ctx, events, e)
@@ -147,26 +142,6 @@ func (s *Server) wait(ctx context.Context, j *job, ping *pulse, out sink) *opena
 	return causeOf(ctx)
 }
 
-// call runs one choice at the station. It ends with an error event or a done
-// frame, unless ctx ended.
-func (s *Server) call(ctx context.Context, choice int, q *liquid.Request, events chan<- event) {
-	stream, err := s.memory.Open(ctx, q)
-	if err != nil {
-		sent(ctx, events, event{choice: choice, err: err})
-		return
-	}
-	defer stream.Close()
-	for {
-		f, err := stream.Next()
-		if err == io.EOF {
-			return
-		}
-		if !sent(ctx, events, event{choice: choice, frame: f, err: err, outcome: stream.Outcome()}) || err != nil {
-			return
-		}
-	}
-}
-
 // feed hands events to the sink until every choice has ended.
 func (s *Server) feed(ctx context.Context, j *job, events <-chan event, ping *pulse, out sink) *openai.Error {
 	silence := time.NewTimer(s.o.PrefillTimeout)
@@ -204,6 +179,9 @@ func (s *Server) feed(ctx context.Context, j *job, events <-chan event, ping *pu
 		}
 		if ev.outcome != nil {
 			j.outcomes[ev.choice] = ev.outcome
+			for i := range ev.group.n {
+				j.outcomes[ev.group.first+i] = ev.outcome
+			}
 		}
 		if ev.err != nil {
 			if ctx.Err() != nil {
