@@ -12,6 +12,7 @@ import (
 
 	"thoth/host/anthropic"
 	"thoth/host/openai"
+	"thoth/host/responses"
 	"thoth/station/wire"
 )
 
@@ -19,7 +20,7 @@ import (
 var tables = func() map[string]*openai.Table {
 	all := map[string]*openai.Table{}
 	for _, t := range []*openai.Table{openai.ChatParameters, openai.CompletionParameters, openai.EmbeddingParameters, openai.RerankParameters, anthropic.Parameters,
-		openai.TokenizeParameters, openai.DetokenizeParameters} {
+		openai.TokenizeParameters, openai.DetokenizeParameters, responses.Parameters()} {
 		all[t.Endpoint] = t
 	}
 	return all
