@@ -3,6 +3,7 @@ package host
 import (
 	"encoding/json"
 	"math"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -115,7 +116,7 @@ func paramOf(t *testing.T, body string) string {
 	return e.Error.Param
 }
 
-func TestRerank_CountsTokensAgainstTheKey(t *testing.T) {
+func TestRerank_CountsTokensAndIsNoChat(t *testing.T) {
 	f := newTextStation(t)
 	h := startHost(t, f.srv.URL)
 	h.await(200)
@@ -126,6 +127,25 @@ func TestRerank_CountsTokensAgainstTheKey(t *testing.T) {
 		return m["prompt_tokens"] == 7.
 	})
 	require.Equal(t, 0., m["chats"])
+}
+
+func TestKeys_RerankingsArePaidFor(t *testing.T) {
+	const ask = `{"model":"` + model + `","query":"01234567","documents":["a","abcdef"]}`
+	f := newTextStation(t)
+	h := startHost(t, f.srv.URL, limited)
+	h.await(200)
+	require.Equal(t, 200, h.do("POST", "/v1/rerank", ask, "Authorization", "Bearer k-free").status)
+	require.Equal(t, 7., h.charged(), "as the station counted")
+
+	broken := newFaultStation(t)
+	asked := make(chan struct{})
+	broken.fault(wire.RouteRerank, func(w http.ResponseWriter, r *http.Request) { close(asked); hangs(w, r) })
+	h = startHost(t, broken.srv.URL, limited, func(o *Options) { o.LiquidMemory = false })
+	h.await(200)
+	_, leave := h.start("/v1/rerank", ask)
+	<-asked
+	leave()
+	require.Equal(t, 2+1+2+2., h.charged(), "broken off: the query with each document")
 }
 
 func TestRerank_AModelThatCannotSaysWhy(t *testing.T) {
