@@ -115,8 +115,8 @@ func TestVerbosity_IsHonouredOrRefused(t *testing.T) {
 	f, knows := newModel(t, strings.Replace(chatml, "{% for", "{% if verbosity is defined %}{{ 'Verbosity: ' + verbosity + '\n' }}{% endif %}"+
 		"{% if reasoning_effort is defined %}{{ 'Reasoning: ' + reasoning_effort + '\n' }}{% endif %}{% for", 1))
 	for fields, want := range map[string]string{
-		`"verbosity":"low"`:    "Verbosity: low\n",
-		`"verbosity":"medium"`: "Verbosity: medium\n",
+		`"verbosity":"low"`:                                               "Verbosity: low\n",
+		`"verbosity":"medium"`:                                            "Verbosity: medium\n",
 		`"verbosity":"high","reasoning_effort":"low"`:                     "Verbosity: high\nReasoning: low\n",
 		`"verbosity":"high","chat_template_kwargs":{"verbosity":"terse"}`: "Verbosity: terse\n",
 	} {
