@@ -38,14 +38,13 @@ func (s *Server) groups(j *job, first, n int) []group {
 // forks is how many of n choices one call of the station may answer.
 func (s *Server) forks(v *view, n int) int {
 	if most := v.health.Fork; most > 1 {
-		s.toldUnforked.Store(false)
 		return most
 	}
 	s.unforked(n)
 	return 1
 }
 
-// unforked counts choices that have a prefill each, and says so once.
+// unforked counts choices that have a prefill each, and says so once for a station.
 func (s *Server) unforked(choices int) {
 	s.metrics.unforked.Add(float64(choices))
 	if !s.toldUnforked.Swap(true) {
@@ -69,6 +68,10 @@ func (s *Server) callAll(ctx context.Context, j *job, g group, events chan<- eve
 		generate.ForkWidth = g.width
 	}
 	err := s.call(ctx, &fork, g, events)
+	if err == nil {
+		s.toldUnforked.Store(false)
+		return
+	}
 	var we *wire.Error
 	if !errors.As(err, &we) || we.Code != wire.CodeUnsupported || we.Param != "fork" {
 		s.failed(ctx, g.first, err, events)
