@@ -105,6 +105,7 @@ func Decode(body []byte, l openai.Limits, counting bool) (*Request, *openai.Erro
 			return nil, e
 		}
 	}
+	r.RawInput, r.RawTools = nil, nil // read, and as large as the body: the request lives as long as its answer
 	return r, nil
 }
 
