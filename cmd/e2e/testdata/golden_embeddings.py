@@ -67,11 +67,12 @@ class Bert:
     def norm(self, name, x):
         return layer_norm(x, self.w[name + ".weight"], self.w[name + ".bias"], self.config["layer_norm_eps"])
 
-    def forward(self, ids):
+    def hidden(self, ids, types):
+        """The last layer's vectors, one for each token."""
         w = self.w
         n, heads = len(ids), self.config["num_attention_heads"]
         x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.position_embeddings.weight"][:n] \
-            + w["embeddings.token_type_embeddings.weight"][0]
+            + w["embeddings.token_type_embeddings.weight"][types]
         x = self.norm("embeddings.LayerNorm", x)
         for i in range(self.config["num_hidden_layers"]):
             at = f"encoder.layer.{i}."
@@ -86,16 +87,24 @@ class Bert:
             x = self.norm(at + "attention.output.LayerNorm", x + self.linear(at + "attention.output.dense", y))
             y = self.linear(at + "output.dense", gelu(self.linear(at + "intermediate.dense", x)))
             x = self.norm(at + "output.LayerNorm", x + y)
-        pooled = x.mean(0)
+        return x
+
+    def forward(self, ids):
+        pooled = self.hidden(ids, [0] * len(ids)).mean(0)
         return pooled / np.linalg.norm(pooled)
 
 
-def main(folder):
+def tokens_of(folder):
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
     tokenizer.no_truncation()
     tokenizer.no_padding()
     # "[SEP]" in a text is text: what a client writes must not become a control token.
     tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def main(folder):
+    tokenizer = tokens_of(folder)
     model = Bert(folder)
     out = []
     for name, text in TEXTS.items():
@@ -106,4 +115,5 @@ def main(folder):
     print()
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
