@@ -21,6 +21,7 @@ type serverInfo struct {
 
 	liquid.State
 	ResponsesStore stored.State `json:"responses_store"`
+	Background     int          `json:"background"` // responses under way there
 
 	Models   []string     `json:"models"`
 	Template string       `json:"chat_template,omitempty"` // where it comes from
@@ -49,7 +50,7 @@ type modelInfo struct {
 func (s *Server) info() serverInfo {
 	v := s.station.current()
 	inFlight, waiting := s.admission.counts()
-	i := serverInfo{Status: string(v.phase), Reason: v.reason, Build: s.o.Build, Wire: wire.Version, State: s.memory.State(), ResponsesStore: s.stored.State(),
+	i := serverInfo{Status: string(v.phase), Reason: v.reason, Build: s.o.Build, Wire: wire.Version, State: s.memory.State(), ResponsesStore: s.responses.State(), Background: s.background.underWay(),
 		Models: v.names, Station: v.health, Since: v.since, UptimeSeconds: time.Since(s.started).Seconds(), InFlight: inFlight, Waiting: waiting}
 	if i.Models == nil {
 		i.Models = []string{}
@@ -106,7 +107,8 @@ type hostStats struct {
 		Chats            *uint64           `json:"chats"`
 		PromptTokens     *uint64           `json:"prompt_tokens"`
 		CompletionTokens *uint64           `json:"completion_tokens"`
-		Errors           map[string]uint64 `json:"errors"` // by code
+		Background       int               `json:"background"` // responses under way there
+		Errors           map[string]uint64 `json:"errors"`     // by code
 	} `json:"host"`
 	Responses    *stored.Holdings `json:"responses"`      // what is stored
 	Keys         []keyStats       `json:"keys,omitempty"` // for admins those of all keys, else the caller's own
@@ -121,6 +123,7 @@ func (s *Server) stats(w http.ResponseWriter, r *http.Request) {
 	out.Host.UptimeSeconds = time.Since(s.started).Seconds()
 	out.Host.InFlight, out.Host.Waiting = s.admission.counts()
 	all := s.seesAll(r)
+	out.Host.Background = s.background.underWay()
 	s.metrics.stats(&out, all)
 	out.Keys = s.keys.stats(callerOf(r.Context()), time.Now())
 	if all {

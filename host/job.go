@@ -248,10 +248,14 @@ func (j *job) brokenOff() {
 
 // named gives an error the name that the job's endpoint has for its parameter.
 func (j *job) named(e *openai.Error) *openai.Error {
-	e = j.shape.named(e)
-	if j.param != nil && e.Param != nil {
+	return renamed(j.shape.named(e), j.param)
+}
+
+// renamed gives an error the name that param has for its parameter; nil changes none.
+func renamed(e *openai.Error, param func(string) string) *openai.Error {
+	if param != nil && e.Param != nil {
 		was := *e.Param
-		name := j.param(was)
+		name := param(was)
 		e.Param = &name
 		if rest, ok := strings.CutPrefix(e.Message, was+" "); ok {
 			e.Message = name + " " + rest

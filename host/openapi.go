@@ -10,6 +10,7 @@ import (
 	"thoth/host/anthropic"
 	"thoth/host/openai"
 	"thoth/host/openapi"
+	"thoth/host/responses"
 )
 
 // docs is the OpenAPI document, made anew when the served names change: it lists
@@ -89,7 +90,7 @@ func (s *Server) document(names []string) *openapi.Document {
 	return &openapi.Document{
 		Title: "thoth", Version: version(s.o.Build), Keys: s.keys.used(),
 		Note: "Chat with the model of this server, by the API of OpenAI. docs/http-api.md tells more.",
-		Tags: []openapi.Tag{{Name: "chat", Note: "Ask the model."}, {Name: "completions", Note: "Text goes on."}, {Name: "messages", Note: "Ask the model, by the API of Anthropic."}, {Name: "embeddings", Note: "Vectors of texts."}, {Name: "rerank", Note: "Which documents fit a query."}, {Name: "models", Note: "What is served."}, {Name: "text", Note: "Tokens and prompts."},
+		Tags: []openapi.Tag{{Name: "chat", Note: "Ask the model."}, {Name: "completions", Note: "Text goes on."}, {Name: "messages", Note: "Ask the model, by the API of Anthropic."}, {Name: "responses", Note: "Ask the model by OpenAI's Responses API."}, {Name: "embeddings", Note: "Vectors of texts."}, {Name: "rerank", Note: "Which documents fit a query."}, {Name: "models", Note: "What is served."}, {Name: "text", Note: "Tokens and prompts."},
 			{Name: "server", Note: "State and numbers."}, {Name: "liquid memory", Note: "What is stored of prompts."}},
 		Operations: append([]openapi.Operation{
 			chat,
@@ -112,7 +113,7 @@ func (s *Server) document(names []string) *openapi.Document {
 			{Method: http.MethodGet, Path: "/liquid", ID: "getLiquid", Tag: "liquid memory", Scope: string(ScopeAdmin), Summary: "What is stored, in numbers",
 				Answer: liquidReport{}, Errors: append([]int{500, 503, 504}, errorsOfAdmin...)},
 			drop,
-		}, rerankOperations(ask)...),
+		}, slices.Concat(responseOperations(bypass), rerankOperations(ask))...),
 		Types:        types,
 		Forms:        forms,
 		Error:        openai.Envelope{},
@@ -178,6 +179,7 @@ var headerNotes = map[string]openapi.Schema{
 // forms are the types that read or write themselves.
 var forms = map[reflect.Type]openapi.Schema{
 	reflect.TypeFor[openai.EmbeddingVector](): {"anyOf": []openapi.Schema{{"type": "array", "items": openapi.Schema{"type": "number"}}, {"type": "string", "contentEncoding": "base64"}}},
+	reflect.TypeFor[responses.Item]():         outputItem,
 	reflect.TypeFor[openai.Int]():             {"type": "integer"},
 	reflect.TypeFor[openai.Stop]():            {"anyOf": []openapi.Schema{{"type": "string", "minLength": 1}, {"type": "array", "items": openapi.Schema{"type": "string", "minLength": 1}}, {"type": "null"}}},
 	reflect.TypeFor[openai.Arguments]():       {"type": "string", "description": "A JSON object as text.", "examples": []string{"{}"}},

@@ -85,6 +85,13 @@ var answersOf = []struct{ method, path, body string }{
 	{"POST", "/v1/embeddings", `{"model":"` + model + `","input":[]}`},
 	{"POST", "/v1/rerank", `{"model":"` + model + `","query":"q","documents":["a",{"text":"b"}],"return_documents":true}`}, {"POST", "/v2/rerank", `{}`}, {"POST", "/v1/reranking", `{}`},
 	{"POST", "/rerank", `{"model":"` + model + `","query":"q","documents":["a"],"raw_scores":true}`}, {"POST", "/reranking", `{}`},
+	{"POST", "/v1/responses", `{"model":"` + model + `","input":"a","include":["message.output_text.logprobs"],"top_logprobs":1,"tools":[{"type":"function","name":"f"}],"tool_choice":"none"}`},
+	{"POST", "/v1/responses", `{"model":"` + model + `","input":"a","stream":true}`}, {"POST", "/v1/responses", `{"model":"` + model + `","input":"a","background":true}`}, {"POST", "/v1/responses", "{}"},
+	{"POST", "/v1/responses/input_tokens", `{"input":"a"}`}, {"POST", "/v1/responses/input_tokens", `{}`},
+	{"GET", "/v1/responses/STORED", ""}, {"GET", "/v1/responses/STORED?stream=true", ""}, {"GET", "/v1/responses/STORED?stream=x", ""}, {"GET", "/v1/responses/none", ""},
+	{"GET", "/v1/responses/STORED/input_items", ""}, {"GET", "/v1/responses/STORED/input_items?limit=0", ""}, {"GET", "/v1/responses/none/input_items", ""},
+	{"POST", "/v1/responses/STORED/cancel", ""}, {"POST", "/v1/responses/none/cancel", ""},
+	{"DELETE", "/v1/responses/STORED", ""}, {"DELETE", "/v1/responses/none", ""},
 	{"POST", "/tokenize", `{"content":"a"}`}, {"POST", "/tokenize", `{"content":"a","with_pieces":true}`}, {"POST", "/tokenize", `[]`},
 	{"POST", "/detokenize", `{"tokens":[1]}`}, {"POST", "/detokenize", `{"tokens":1}`},
 	{"POST", "/apply-template", `{"messages":[{"role":"user","content":"x"}]}`}, {"POST", "/apply-template", `{`},
@@ -98,19 +105,23 @@ func TestOpenAPI_AnswersAreWhatItSays(t *testing.T) {
 			Top: []wire.TokenLogprob{{ID: 2, Bytes: []byte{0xff}, Logprob: -2}}}}})
 		out.done(wire.ReasonLength, 1)
 	})
-	h := startHost(t, f.srv.URL, func(o *Options) { limited(o); o.Keys[1].Scopes = []KeyScope{ScopeInference, ScopeAdmin} })
+	h := startHost(t, f.srv.URL, keeping(t), func(o *Options) { limited(o); o.Keys[1].Scopes = []KeyScope{ScopeInference, ScopeAdmin} })
 	h.await(200)
 	auth := []string{"Authorization", "Bearer k-free"}
 	doc := readDocument(t, h, auth...)
+	kept := h.askAs("k-free", `"a"`, `"background":true`, `"stream":true`).response(t)
 	seen := map[string]bool{}
 	for _, c := range answersOf {
 		path, _, _ := strings.Cut(c.path, "?")
 		if strings.HasPrefix(path, "/v1/models/") {
 			path = "/v1/models/{model}"
 		}
+		for _, id := range []string{"STORED", "none"} {
+			path = strings.Replace(path, "/v1/responses/"+id, "/v1/responses/{response_id}", 1)
+		}
 		o := doc.Paths.Find(path).GetOperation(c.method)
 		seen[o.OperationID] = true
-		r := h.do(c.method, c.path, c.body, auth...)
+		r := h.do(c.method, strings.Replace(c.path, "STORED", kept.ID, 1), c.body, auth...)
 		said := o.Responses.Status(r.status)
 		require.NotNil(t, said, "%s %s: %d is not in the document: %s", c.method, c.path, r.status, r.body)
 		media, _, _ := strings.Cut(r.header.Get("Content-Type"), ";")
@@ -151,7 +162,7 @@ func TestOpenAPI_ScopesAreWhatItSays(t *testing.T) {
 			require.Equal(t, 401, status(method, path, "wrong"), name)
 			require.Equal(t, scope == "inference", status(method, path, "k-boss") == 403, "%s with a key for admin", name)
 			require.Equal(t, scope == "admin", status(method, path, "k-free") == 403, "%s with a key for inference", name)
-			require.Equal(t, scope == "inference", method == "POST", "%s: what is posted asks the model", name)
+			require.Equal(t, scope == "inference", method == "POST" && o.OperationID != "cancelResponse", "%s: what is posted asks the model", name)
 		}
 	}
 }

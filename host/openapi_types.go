@@ -116,7 +116,7 @@ func (s *Server) types(modelName schema) []openapi.Type {
 		{Of: wire.Backend{}, Name: "StationBackend"},
 		{Of: openai.Station{}, Name: "AnsweredBy"},
 		{Of: liquid.Shortfall{}, Name: "LiquidShortfall"},
-	}, slices.Concat(s.completionTypes(modelName), rerankTypes(modelName), s.messageTypes(modelName))...)
+	}, slices.Concat(s.completionTypes(modelName), rerankTypes(modelName), s.messageTypes(modelName), s.responseTypes(modelName))...)
 }
 
 // bounds say what of the limits of requests belongs into the document.

@@ -54,6 +54,9 @@ type Options struct {
 
 	DrainTimeout time.Duration // for requests in flight at the end; default 5 s
 
+	MaxBackground    int // responses under way in the background; default 64, negative for none
+	BackgroundEvents int // bytes of the events that each streamed one of them keeps; default 1 MiB
+
 	LiquidMemory bool                // the setting; see package liquid
 	LiquidWarm   []liquid.WarmPrompt // prompts stored whenever the station comes up
 	Responses    stored.Options      // where responses are kept; zero: they are not
@@ -69,13 +72,13 @@ func (o Options) withDefaults() (Options, error) {
 	ints := []struct {
 		v *int
 		d int
-	}{{&o.MaxInFlight, 64}, {&o.MaxBacklog, 256}}
+	}{{&o.MaxInFlight, 64}, {&o.MaxBacklog, 256}, {&o.MaxBackground, 64}, {&o.BackgroundEvents, 1 << 20}}
 	for _, f := range ints {
 		if *f.v == 0 {
 			*f.v = f.d
 		}
 	}
-	o.MaxBacklog = max(o.MaxBacklog, 0)
+	o.MaxBacklog, o.MaxBackground = max(o.MaxBacklog, 0), max(o.MaxBackground, 0)
 	if o.GrammarCache == 0 {
 		o.GrammarCache = 16 << 20
 	}
@@ -110,8 +113,8 @@ func (o Options) withDefaults() (Options, error) {
 			*f.v = f.d
 		}
 	}
-	if o.MaxInFlight < 1 || o.BodyLimit < 1 || o.DefaultMaxTokens < 0 {
-		return o, fmt.Errorf("in-flight limit, body limit and default max tokens must not be negative")
+	if o.MaxInFlight < 1 || o.BodyLimit < 1 || o.DefaultMaxTokens < 0 || o.BackgroundEvents < 1 {
+		return o, fmt.Errorf("in-flight limit, body limit, default max tokens and bytes of background events must not be negative")
 	}
 	if o.MaxBodyMemory < o.BodyLimit {
 		return o, fmt.Errorf("the memory for bodies is %d bytes: it must hold at least one body of the largest size, %d", o.MaxBodyMemory, o.BodyLimit)

@@ -25,6 +25,8 @@ func (s *Server) routes() http.Handler {
 	model.Post("/v1/completions", s.completions)
 	model.Post(routeMessages, s.messages)
 	model.Post(routeMessages+"/count_tokens", s.countTokens)
+	model.Post(routeResponses, s.createResponse)
+	model.Post(routeResponses+"/input_tokens", s.countResponse)
 	model.Post(routeEmbeddings, s.embeddings)
 	for _, path := range routesRerank {
 		model.Post(path, s.rerank)
@@ -34,6 +36,12 @@ func (s *Server) routes() http.Handler {
 	model.Post("/apply-template", s.applyTemplate)
 	r.Get("/v1/models", s.listModels)
 	r.Get("/v1/models/*", s.getModel) // a name may hold slashes
+
+	// These ask the model for nothing: a key's limits are not in their way.
+	r.Get(routeResponse, s.getResponse)
+	r.Delete(routeResponse, s.deleteResponse)
+	r.Post(routeResponse+"/cancel", s.cancelResponse)
+	r.Get(routeResponse+"/input_items", s.listInput)
 
 	r.Get("/health", s.health)
 	r.Get("/livez", s.livez)

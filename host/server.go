@@ -19,19 +19,21 @@ import (
 
 // Server is the host. Its life: New, Start, Serve, Drain, Close.
 type Server struct {
-	o         Options
-	keys      keyring
-	station   *watcher
-	memory    *liquid.Manager
-	stored    *stored.Store
-	bodies    bodyBudget
-	grammars  *grammar.Cache
-	docs      docs
-	admission *admission
-	metrics   *metrics
-	http      *http.Server
-	started   time.Time
-	draining  atomic.Bool
+	o          Options
+	keys       keyring
+	station    *watcher
+	memory     *liquid.Manager
+	stored     *stored.Store
+	responses  responseStore // stored
+	background *background
+	bodies     bodyBudget
+	grammars   *grammar.Cache
+	docs       docs
+	admission  *admission
+	metrics    *metrics
+	http       *http.Server
+	started    time.Time
+	draining   atomic.Bool
 
 	toldUnforked atomic.Bool // that the station does not fork
 
@@ -71,6 +73,7 @@ func New(o Options) (*Server, error) {
 	if s.stored, err = stored.Open(context.Background(), o.Responses); err != nil {
 		return nil, err
 	}
+	s.responses, s.background = s.stored, newBackground(o)
 	s.metrics.sums.MustRegister(s.stored)
 	s.hardStop, s.stopHard = context.WithCancelCause(context.Background())
 	s.http = &http.Server{
@@ -138,6 +141,7 @@ func (s *Server) Close() error {
 	if err != nil {
 		err = s.http.Close()
 	}
+	s.background.wait()
 	if s.watching != nil {
 		s.watching()
 	}
@@ -149,7 +153,7 @@ func (s *Server) Close() error {
 
 func (s *Server) busy() bool {
 	inFlight, waiting := s.admission.counts()
-	return inFlight+waiting > 0
+	return inFlight+waiting+s.background.underWay() > 0
 }
 
 // logWriter takes net/http's own complaints, such as broken TLS handshakes.

@@ -61,6 +61,9 @@ type settings struct {
 	StallTimeout   time.Duration `env:"THOTH_STALL_TIMEOUT" default:"20s" help:"A station that answers no look for so long fails its requests."`
 	DrainSeconds   float64       `env:"THOTH_HOST_DRAIN_SECONDS" default:"5" help:"On SIGTERM, how long requests may go on."`
 
+	MaxBackground        int `env:"THOTH_MAX_BACKGROUND" default:"64" help:"Responses under way in the background; more get 429. 0: none are made there."`
+	BackgroundEventBytes int `env:"THOTH_BACKGROUND_EVENT_BYTES" default:"1048576" help:"Bytes of its events that each streamed response in the background keeps in memory, for clients that come back."`
+
 	LiquidMemory bool   `env:"THOTH_LIQUID_MEMORY" default:"true" negatable:"" help:"Reuse the KV of prompt prefixes seen before, where the station can; off: every request is computed in full. /health says whether it is on, or why not."`
 	LiquidWarm   string `env:"THOTH_LIQUID_WARM" placeholder:"FILE" help:"JSON file of prompts that are stored whenever the station comes up, before anybody asks: [{\"name\", \"messages\", \"pin\", \"ttl\", \"key_sha256\"}]."`
 
@@ -116,7 +119,7 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		name  string
 		value float64
 	}{
-		{"THOTH_MAX_IN_FLIGHT", float64(s.MaxInFlight)}, {"THOTH_MAX_CHOICES", float64(s.MaxChoices)}, {"THOTH_MAX_ANSWERS", float64(s.MaxAnswers)},
+		{"THOTH_MAX_IN_FLIGHT", float64(s.MaxInFlight)}, {"THOTH_BACKGROUND_EVENT_BYTES", float64(s.BackgroundEventBytes)}, {"THOTH_MAX_CHOICES", float64(s.MaxChoices)}, {"THOTH_MAX_ANSWERS", float64(s.MaxAnswers)},
 		{"THOTH_MAX_MESSAGES", float64(s.MaxMessages)}, {"THOTH_MAX_BODY_BYTES", float64(s.MaxBodyBytes)},
 		{"THOTH_MAX_BODY_MEMORY", float64(s.MaxBodyMemory)}, {"THOTH_MAX_STOPS", float64(s.MaxStops)},
 		{"THOTH_MAX_STOP_BYTES", float64(s.MaxStopBytes)}, {"THOTH_MAX_TOOLS", float64(s.MaxTools)},
@@ -135,12 +138,16 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 	if s.MaxBodyMemory < s.MaxBodyBytes {
 		return host.Options{}, fmt.Errorf("THOTH_MAX_BODY_MEMORY is %d: it must be at least THOTH_MAX_BODY_BYTES (%d)", s.MaxBodyMemory, s.MaxBodyBytes)
 	}
-	if s.MaxBacklog < 0 || s.DefaultMaxTokens < 0 {
-		return host.Options{}, fmt.Errorf("THOTH_MAX_BACKLOG and THOTH_DEFAULT_MAX_TOKENS must not be negative")
+	if s.MaxBacklog < 0 || s.DefaultMaxTokens < 0 || s.MaxBackground < 0 {
+		return host.Options{}, fmt.Errorf("THOTH_MAX_BACKLOG, THOTH_DEFAULT_MAX_TOKENS and THOTH_MAX_BACKGROUND must not be negative")
 	}
-	backlog := s.MaxBacklog
+	// None; an option's own zero means its default.
+	backlog, background := s.MaxBacklog, s.MaxBackground
 	if backlog == 0 {
-		backlog = -1 // none; the option's own zero means its default
+		backlog = -1
+	}
+	if background == 0 {
+		background = -1
 	}
 	if s.MaxStops > maxStops || s.MaxJSONDepth < minJSONDepth {
 		return host.Options{}, fmt.Errorf("THOTH_MAX_STOPS is %d and THOTH_MAX_JSON_DEPTH is %d: allowed are 1 to %d, and %d and up", s.MaxStops, s.MaxJSONDepth, maxStops, minJSONDepth)
@@ -189,6 +196,8 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		HealthTimeout:    s.HealthTimeout,
 		StallTimeout:     s.StallTimeout,
 		DrainTimeout:     time.Duration(s.DrainSeconds * float64(time.Second)),
+		MaxBackground:    background,
+		BackgroundEvents: s.BackgroundEventBytes,
 		LiquidMemory:     s.LiquidMemory,
 		LiquidWarm:       warm,
 		Responses:        responses,

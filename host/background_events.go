@@ -1,0 +1,128 @@
+package host
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// eventLog keeps the last events of a streamed background run, for those who read
+// along and those who come back.
+//
+// Invariants: mu.events are numbered from mu.first without a gap; mu.bytes is their
+// sum, at most most unless there is one only; after mu.over nothing is added.
+type eventLog struct {
+	most int // bytes
+
+	mu struct {
+		sync.Mutex
+		events [][]byte
+		first  int
+		bytes  int
+		over   bool
+		more   chan struct{} // closed, and replaced, at each change
+	}
+}
+
+func newEventLog(most int) *eventLog {
+	l := &eventLog{most: most}
+	l.mu.more = make(chan struct{})
+	return l
+}
+
+const eventStreamType = "text/event-stream"
+
+var endOfEvent = []byte("\n\n")
+
+// add takes whole events; comments are of a connection, and no events.
+func (l *eventLog) add(b []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.over {
+		return
+	}
+	for len(b) > 0 {
+		event := b
+		if at := bytes.Index(b, endOfEvent); at >= 0 {
+			event = b[:at+len(endOfEvent)]
+		}
+		b = b[len(event):]
+		if event[0] == ':' {
+			continue
+		}
+		l.mu.events = append(l.mu.events, bytes.Clone(event))
+		l.mu.bytes += len(event)
+	}
+	for l.mu.bytes > l.most && len(l.mu.events) > 1 {
+		l.mu.bytes -= len(l.mu.events[0])
+		l.mu.events[0] = nil // or the array behind it would keep it
+		l.mu.events = l.mu.events[1:]
+		l.mu.first++
+	}
+	l.changed()
+}
+
+// end says that nothing follows.
+func (l *eventLog) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.over = true
+	l.changed()
+}
+
+// changed is called with mu held.
+func (l *eventLog) changed() {
+	close(l.mu.more)
+	l.mu.more = make(chan struct{})
+}
+
+// from gives the events from number n on, how many there have been, and what to wait
+// for where that is not all. dropped: event n is no longer held.
+func (l *eventLog) from(n int) (events [][]byte, next int, over, dropped bool, more <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next = l.mu.first + len(l.mu.events)
+	if n < l.mu.first {
+		return nil, next, l.mu.over, true, l.mu.more
+	}
+	if n < next {
+		// The array may be appended to, and these not be changed but to nil.
+		events = append(events, l.mu.events[n-l.mu.first:]...)
+	}
+	return events, next, l.mu.over, false, l.mu.more
+}
+
+// held is the number of the first event that is held.
+func (l *eventLog) held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.first
+}
+
+// runWriter is what a background run's sink writes to in place of a client. What
+// is no event, a whole answer or an HTTP error, goes nowhere: the run's response has
+// it all.
+type runWriter struct {
+	header http.Header
+	log    *eventLog // nil for a run that is not streamed
+}
+
+var _ http.ResponseWriter = (*runWriter)(nil)
+
+func newRunWriter(log *eventLog) *runWriter { return &runWriter{http.Header{}, log} }
+
+func (w *runWriter) Header() http.Header { return w.header }
+func (w *runWriter) WriteHeader(int)     {}
+
+func (w *runWriter) Write(b []byte) (int, error) {
+	if w.log != nil && strings.HasPrefix(w.header.Get("Content-Type"), eventStreamType) {
+		w.log.add(b)
+	}
+	return len(b), nil
+}
+
+// Flush and SetWriteDeadline are for http.ResponseController: nothing waits here.
+func (w *runWriter) Flush()                           {}
+func (w *runWriter) SetWriteDeadline(time.Time) error { return nil }

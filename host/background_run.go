@@ -1,0 +1,233 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"thoth/host/openai"
+	"thoth/host/responses"
+	"thoth/host/stored"
+)
+
+// backgroundRun is a response that is made in the background.
+type backgroundRun struct {
+	id    string
+	scope string
+	log   *eventLog // nil where it is not streamed
+	stop  context.CancelCauseFunc
+	over  chan struct{} // closed when it has ended and its end is stored
+
+	record stored.Record // but for its response
+
+	mu struct {
+		sync.Mutex
+		response []byte // as it is now; replaced, never changed
+		ended    bool   // it has its end
+		fate     fate
+	}
+}
+
+// fate is what somebody wants to become of a run.
+type fate int
+
+const (
+	toEnd     fate = iota
+	cancelled      // its end is that
+	deleted        // nothing of it is to be found
+)
+
+// errRunCancelled ends a run that somebody cancelled or deleted.
+var errRunCancelled = openai.NewError(openai.CodeCancelled, "", "the response was cancelled")
+
+// current is the record with the response as it is now.
+func (r *backgroundRun) current() *stored.Record {
+	now := r.record
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now.Response = r.mu.response
+	return &now
+}
+
+// doom cancels or deletes a run; one that has its end keeps it.
+func (r *backgroundRun) doom(f fate) {
+	r.mu.Lock()
+	if !r.mu.ended && r.mu.fate < f {
+		r.mu.fate = f
+	}
+	r.mu.Unlock()
+	r.stop(errRunCancelled)
+}
+
+func (r *backgroundRun) doomed() fate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.fate
+}
+
+// becomes replaces the response, by its last where it has ended.
+func (r *backgroundRun) becomes(resp *responses.Response, ended bool) {
+	b := encoded(resp)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.response, r.mu.ended = b, ended
+}
+
+// startBackground stores a response that begins and lets it run. All that can be
+// wrong with the request is said before.
+func (s *Server) startBackground(r *http.Request, in *intake, q *responseRequest) (*backgroundRun, *openai.Error) {
+	run := &backgroundRun{id: q.resp.ID, scope: q.record.Scope, record: *q.record, over: make(chan struct{})}
+	rec := recordOf(r.Context())
+	own := &record{id: rec.id, key: rec.key, arrived: rec.arrived}
+	var ctx context.Context
+	// The request's values, its key and its id, without its end.
+	ctx, run.stop = context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), recordKey{}, own))
+	j, e := s.newResponse(ctx, in, q)
+	if e == nil {
+		e = s.background.enter(run)
+	}
+	if e != nil {
+		run.stop(nil)
+		return nil, e
+	}
+	if q.req.Stream {
+		run.log = newEventLog(s.background.eventBytes)
+	}
+	q.resp.Status = responses.StatusQueued
+	run.becomes(q.resp, false)
+	if err := s.renew(ctx, run); err != nil {
+		run.stop(nil)
+		s.background.leave(run, false)
+		return nil, s.unreadable(run.id, err)
+	}
+	// The body counts until the run has its place; the key's limits hold to its end.
+	body := *in.hold
+	j.body, *in.hold = &body, hold{budget: &s.bodies}
+	rec.detached = true
+	s.background.tasks.Go(func() { s.runBackground(ctx, run, j, q) })
+	return run, nil
+}
+
+// runBackground is a run from its place in the line to its stored end.
+func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, q *responseRequest) {
+	defer run.stop(nil)
+	alive, still := context.WithCancel(ctx)
+	var beating sync.WaitGroup
+	beating.Go(func() { s.beat(alive, run) })
+	j.placed = func() {
+		q.resp.Status = responses.StatusInProgress
+		run.becomes(q.resp, false)
+	}
+	end := func(resp *responses.Response) {
+		still()
+		beating.Wait() // or a late beat would undo the end
+		s.endBackground(ctx, run, resp)
+	}
+	w := newRunWriter(run.log)
+	var out sink
+	if run.log != nil {
+		out = newResponseStream(w, j, q.resp, s.o.WriteTimeout, end)
+	} else {
+		out = newResponseAnswer(w, j, q.resp, s.o.WriteTimeout, end)
+	}
+	if e := s.guarded(ctx, j, out); e != nil {
+		j.rec.err = e
+		out.fail(e)
+	}
+	j.body.release()
+	still()
+	beating.Wait()
+	if run.log != nil {
+		run.log.end()
+	}
+	s.background.leave(run, run.doomed() != deleted)
+	if key := callerOf(ctx); key != nil {
+		key.leave(j.rec)
+	}
+	s.finishBackground(run, j.rec)
+	close(run.over)
+}
+
+// finishBackground writes the log line of a run, and counts it.
+func (s *Server) finishBackground(run *backgroundRun, rec *record) {
+	s.metrics.ended(routeResponses, rec)
+	e := s.o.Log.Info()
+	if rec.err != nil && rec.err.Status() >= 500 {
+		e = s.o.Log.Warn()
+	}
+	s.tell(e.Str("id", rec.id).Str("response", run.id).Dur("total_ms", time.Since(rec.arrived)), rec, "background response")
+}
+
+// guarded turns a panic into an error: there is no handler around a run.
+func (s *Server) guarded(ctx context.Context, j *job, out sink) (e *openai.Error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.o.Log.Error().Str("id", j.rec.id).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("background response panicked")
+			e = openai.NewError(openai.CodeInternal, "", "internal error; the log of request %s tells more", j.rec.id)
+		}
+	}()
+	return s.run(ctx, j, out)
+}
+
+// endBackground stores the end of a run, and as cancelled that of one that was.
+func (s *Server) endBackground(ctx context.Context, run *backgroundRun, resp *responses.Response) {
+	if run.doomed() == toEnd {
+		s.heed(ctx, run)
+	}
+	if run.doomed() == cancelled {
+		resp.Status, resp.Error = responses.StatusCancelled, nil
+	}
+	run.becomes(resp, true)
+	if run.doomed() == deleted {
+		return
+	}
+	if err := s.put(ctx, run.current()); err != nil {
+		s.lost(run.id, err)
+	}
+}
+
+// beat says every so often that a run is under way, until ctx ends.
+func (s *Server) beat(ctx context.Context, run *backgroundRun) {
+	tick := time.NewTicker(s.background.beat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !s.heed(ctx, run) {
+			return
+		}
+		if err := s.renew(ctx, run); err != nil {
+			s.o.Log.Warn().Str("response", run.id).Err(err).Msg("the record of a background response cannot be renewed")
+		}
+	}
+}
+
+// heed looks whether another process has cancelled or deleted a run.
+func (s *Server) heed(ctx context.Context, run *backgroundRun) bool {
+	ctx, done := storing(ctx)
+	defer done()
+	r, err := s.responses.Get(ctx, run.scope, run.id)
+	switch {
+	case errors.Is(err, stored.ErrNotFound):
+		run.doom(deleted)
+		return false
+	case err != nil: // it will be seen at the next beat
+		return true
+	}
+	if resp, _, err := decoded(r); err == nil && resp.Status == responses.StatusCancelled {
+		run.doom(cancelled)
+		return false
+	}
+	return true
+}
+
+// renew stores the record of a run as one that is under way.
+func (s *Server) renew(ctx context.Context, run *backgroundRun) error {
+	return s.put(ctx, leased(run.current(), time.Now().Add(s.background.lease)))
+}

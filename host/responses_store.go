@@ -1,0 +1,201 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"thoth/host/openai"
+	"thoth/host/responses"
+	"thoth/host/stored"
+)
+
+// responseStore keeps responses: a [stored.Store], or in tests one that fails.
+type responseStore interface {
+	Put(ctx context.Context, r *stored.Record) error
+	Get(ctx context.Context, scope, id string) (*stored.Record, error)
+	Delete(ctx context.Context, scope, id string) error
+	Chain(ctx context.Context, scope, id string, most int) ([]*stored.Record, error)
+	State() stored.State
+}
+
+var _ responseStore = (*stored.Store)(nil)
+
+// storeTimeout bounds one call of the store.
+const storeTimeout = 10 * time.Second
+
+// storesNot is why no responses are stored, "" where they are, or will be again.
+func (s *Server) storesNot() string {
+	if st := s.responses.State(); st.State == "off" {
+		return st.Reason
+	}
+	return ""
+}
+
+// needStore refuses what a request cannot have without a store.
+func (s *Server) needStore(req *responses.Request) *openai.Error {
+	why := s.storesNot()
+	for _, f := range []struct {
+		param string
+		given bool
+		leave string
+	}{
+		{"previous_response_id", req.PreviousID != "", "send the whole conversation as input"},
+		{"background", req.Background, "wait for the answer, or stream it"},
+		{"store", req.Store != nil && *req.Store, "leave it out, or set it to false"},
+	} {
+		if f.given && why != "" {
+			return openai.NewError(openai.CodeUnsupported, f.param, "%s needs a store of responses, and there is none (%s): %s", f.param, why, f.leave)
+		}
+	}
+	switch {
+	case !req.Background:
+	case s.o.MaxBackground == 0:
+		return openai.NewError(openai.CodeUnsupported, "background", "background is true, and this server makes no responses in the background: wait for the answer, or stream it")
+	case req.Store != nil && !*req.Store:
+		return openai.NewError(openai.CodeInvalidValue, "background", "background is true and store is false: what is made in the background is stored, or nobody could ask for it")
+	}
+	return nil
+}
+
+// storing bounds a call of the store, which goes on when the client has gone: what
+// it does must not be done by half.
+func storing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+}
+
+// newRecord is what is stored of a response that a request began; its response is
+// still to be set.
+func newRecord(scope string, resp *responses.Response, req *responses.Request, created time.Time) *stored.Record {
+	items := req.Input
+	if items == nil {
+		items = []responses.Item{}
+	}
+	return &stored.Record{ID: resp.ID, Scope: scope, Previous: req.PreviousID, Created: created, Input: encoded(items)}
+}
+
+// encoded is one of our own types as JSON.
+func encoded(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// keep stores the end of a response that somebody waits for. A store that fails does
+// not take the answer from its client: the response says that it is not stored.
+func (s *Server) keep(ctx context.Context, r *stored.Record) func(*responses.Response) {
+	return func(resp *responses.Response) {
+		r.Response = encoded(resp)
+		if err := s.put(ctx, r); err != nil {
+			s.lost(r.ID, err)
+			resp.Store = false
+		}
+	}
+}
+
+// put stores a record, also when its client has gone: what is done must not be done by
+// half.
+func (s *Server) put(ctx context.Context, r *stored.Record) error {
+	ctx, done := storing(ctx)
+	defer done()
+	return s.responses.Put(ctx, r)
+}
+
+// lost tells of a response that could not be stored.
+func (s *Server) lost(id string, err error) {
+	s.metrics.lost.Inc()
+	s.o.Log.Warn().Str("response", id).Err(err).Msg("a response could not be stored")
+}
+
+// found is the record of a response that a caller may see, as it is now.
+func (s *Server) found(ctx context.Context, id string) (*stored.Record, *responses.Response, *openai.Error) {
+	scope := scopeKey(ctx)
+	if run := s.background.find(scope, id); run != nil {
+		r := run.current()
+		resp, _, err := decoded(r)
+		if err != nil {
+			return nil, nil, s.unreadable(id, err)
+		}
+		return r, resp, nil
+	}
+	r, e := s.fetch(ctx, scope, id)
+	if e != nil {
+		return nil, nil, e
+	}
+	resp, err := s.response(r)
+	if err != nil {
+		return nil, nil, s.unreadable(id, err)
+	}
+	return r, resp, nil
+}
+
+// fetch gets a record out of the store.
+func (s *Server) fetch(ctx context.Context, scope, id string) (*stored.Record, *openai.Error) {
+	if s.storesNot() != "" {
+		return nil, noResponse(id)
+	}
+	ctx, done := context.WithTimeout(ctx, storeTimeout)
+	defer done()
+	r, err := s.responses.Get(ctx, scope, id)
+	switch {
+	case errors.Is(err, stored.ErrNotFound):
+		return nil, noResponse(id)
+	case err != nil:
+		return nil, s.unreadable(id, err)
+	}
+	return r, nil
+}
+
+// response is that of a record out of the store. One that is under way by its record,
+// and whose process says so no longer, has failed.
+func (s *Server) response(r *stored.Record) (*responses.Response, error) {
+	resp, lease, err := decoded(r)
+	if err == nil && underWay(resp) && time.Now().After(lease) {
+		resp.Fail(openai.NewError(openai.CodeInternal, "", "the server that made this response ended before it was done"))
+	}
+	return resp, err
+}
+
+// leaseField stands in a stored response beside the reference's: until when, in seconds
+// since 1970, it is under way as it says.
+const leaseField = "_lease"
+
+// leased is the record of a response that is under way.
+func leased(r *stored.Record, until time.Time) *stored.Record {
+	now := *r
+	now.Response = fmt.Appendf(slices.Clone(r.Response[:len(r.Response)-1]), ",%q:%d}", leaseField, until.Unix())
+	return &now
+}
+
+// decoded is the response of a record, with its lease if it has one.
+func decoded(r *stored.Record) (*responses.Response, time.Time, error) {
+	var in struct {
+		responses.Response
+		Lease int64 `json:"_lease"`
+	}
+	if err := json.Unmarshal(r.Response, &in); err != nil {
+		return nil, time.Time{}, fmt.Errorf("the stored response cannot be read: %w", err)
+	}
+	return &in.Response, time.Unix(in.Lease, 0), nil
+}
+
+// underWay tells whether a response has no end yet.
+func underWay(r *responses.Response) bool {
+	return r.Status == responses.StatusQueued || r.Status == responses.StatusInProgress
+}
+
+func noResponse(id string) *openai.Error {
+	return openai.NewError(openai.CodeNotFound, "response_id", "Response with id '%s' not found.", printable(id))
+}
+
+// unreadable is the answer while the store cannot be used. Its reason is the
+// operator's.
+func (s *Server) unreadable(id string, err error) *openai.Error {
+	s.o.Log.Warn().Str("response", id).Err(err).Msg("the store of responses cannot be used")
+	return openai.NewError(openai.CodeStore, "", "the store of responses cannot be used now; /health tells more").Retry(5 * time.Second)
+}

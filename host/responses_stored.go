@@ -1,0 +1,260 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/go-chi/chi/v5"
+
+	"thoth/host/openai"
+	"thoth/host/responses"
+	"thoth/host/stored"
+)
+
+// What a client may do with a response that is stored, or on its way in the
+// background. It sees those of its own key; another's is like one that never was.
+
+// getResponse is GET /v1/responses/{id}: the response as it is now, or with
+// stream=true its events from the beginning, or after one of them.
+func (s *Server) getResponse(w http.ResponseWriter, r *http.Request) {
+	id := chi.URLParam(r, "response_id")
+	q, e := readGet(r.URL.RawQuery)
+	if e != nil {
+		fail(w, r, e)
+		return
+	}
+	_, resp, e := s.found(r.Context(), id)
+	if e != nil {
+		fail(w, r, e)
+		return
+	}
+	if !q.stream {
+		if !slices.Contains(q.include, responses.IncludeLogprobs) {
+			dropLogprobs(resp)
+		}
+		s.send(w, resp)
+		return
+	}
+	run := s.background.find(scopeKey(r.Context()), id)
+	switch {
+	case !resp.Background:
+		e = openai.NewError(openai.CodeInvalidValue, "stream", "stream is true, and the response %s was not made in the background: its events are not kept; leave stream out", id)
+	case run == nil:
+		e = openai.NewError(openai.CodeInvalidValue, "stream", "stream is true, and the events of the response %s are not held here, or no longer; leave stream out", id)
+	case run.log == nil:
+		e = openai.NewError(openai.CodeInvalidValue, "stream", "stream is true, and the response %s was not asked for with stream true: it has no events; leave stream out", id)
+	default:
+		if first := run.log.held(); q.next < first {
+			e = openai.NewError(openai.CodeInvalidValue, "starting_after", "starting_after is %d, and of the events of the response %s only those from number %d on are held", q.next-1, id, first)
+		}
+	}
+	if e != nil {
+		fail(w, r, e)
+		return
+	}
+	s.follow(w, r, run.log, q.next)
+}
+
+func dropLogprobs(resp *responses.Response) {
+	for _, item := range resp.Output {
+		for i := range item.Content {
+			item.Content[i].Logprobs = nil
+		}
+	}
+}
+
+// deleteResponse is DELETE /v1/responses/{id}; one that is on its way is cancelled.
+func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) {
+	ctx, id := r.Context(), chi.URLParam(r, "response_id")
+	scope := scopeKey(ctx)
+	run := s.background.find(scope, id)
+	if run != nil {
+		run.doom(deleted)
+		<-run.over
+		s.background.drop(id)
+	}
+	if s.storesNot() != "" {
+		fail(w, r, noResponse(id))
+		return
+	}
+	storing, done := storing(ctx)
+	defer done()
+	switch err := s.responses.Delete(storing, scope, id); {
+	case errors.Is(err, stored.ErrNotFound) && run == nil:
+		fail(w, r, noResponse(id))
+	case err != nil && !errors.Is(err, stored.ErrNotFound):
+		fail(w, r, s.unreadable(id, err))
+	default:
+		writeJSON(w, http.StatusOK, responses.NewDeleted(id))
+	}
+}
+
+// cancelResponse is POST /v1/responses/{id}/cancel. One that has its end already is
+// answered as it is.
+func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
+	ctx, id := r.Context(), chi.URLParam(r, "response_id")
+	if run := s.background.find(scopeKey(ctx), id); run != nil {
+		run.doom(cancelled)
+		select {
+		case <-run.over:
+		case <-ctx.Done():
+			return
+		}
+	}
+	record, resp, e := s.found(ctx, id)
+	switch {
+	case e != nil:
+	case !resp.Background:
+		e = openai.NewError(openai.CodeInvalidValue, "response_id", "the response %s was not made in the background: only those can be cancelled", id)
+	case underWay(resp):
+		// Another process makes it, and will see this at its next beat.
+		resp.Status = responses.StatusCancelled
+		record.Response = encoded(resp)
+		if err := s.put(ctx, record); err != nil {
+			e = s.unreadable(id, err)
+		}
+	}
+	if e != nil {
+		fail(w, r, e)
+		return
+	}
+	s.send(w, resp)
+}
+
+// listInput is GET /v1/responses/{id}/input_items.
+func (s *Server) listInput(w http.ResponseWriter, r *http.Request) {
+	id := chi.URLParam(r, "response_id")
+	q, e := readList(r.URL.RawQuery)
+	if e != nil {
+		fail(w, r, e)
+		return
+	}
+	record, _, e := s.found(r.Context(), id)
+	if e != nil {
+		fail(w, r, e)
+		return
+	}
+	var items []responses.Item
+	if err := json.Unmarshal(record.Input, &items); err != nil {
+		fail(w, r, s.unreadable(id, err))
+		return
+	}
+	page, e := q.of(items)
+	if e != nil {
+		fail(w, r, e)
+		return
+	}
+	s.send(w, page)
+}
+
+// getQuery is what a GET asks for.
+type getQuery struct {
+	include []string
+	stream  bool
+	next    int // number of the first event
+}
+
+func readGet(raw string) (q getQuery, e *openai.Error) {
+	values, e := readQuery(raw)
+	if e != nil {
+		return q, e
+	}
+	if q.include, e = readInclude(values); e != nil {
+		return q, e
+	}
+	if v := values.Get("stream"); v != "" {
+		var err error
+		if q.stream, err = strconv.ParseBool(v); err != nil {
+			return q, openai.NewError(openai.CodeInvalidValue, "stream", "stream is %q: allowed are true and false", printable(v))
+		}
+	}
+	if v := values.Get("starting_after"); v != "" {
+		after, err := strconv.ParseUint(v, 10, 31)
+		if err != nil {
+			return q, openai.NewError(openai.CodeInvalidValue, "starting_after", "starting_after is %q: it must be the sequence_number of an event", printable(v))
+		}
+		if !q.stream {
+			return q, openai.NewError(openai.CodeInvalidValue, "starting_after", "starting_after needs stream=true")
+		}
+		q.next = int(after) + 1
+	}
+	return q, nil
+}
+
+func readQuery(raw string) (url.Values, *openai.Error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, openai.NewError(openai.CodeInvalidValue, "", "the query is malformed")
+	}
+	return values, nil
+}
+
+// readInclude reads include as clients write a list: its name again and again, with
+// brackets or without.
+func readInclude(values url.Values) ([]string, *openai.Error) {
+	list := slices.Concat(values["include"], values["include[]"])
+	for _, v := range list {
+		if v != responses.IncludeLogprobs && v != responses.IncludeEncrypted {
+			return nil, openai.NewError(openai.CodeUnsupported, "include", "include has %q: allowed are %s and %s", printable(v), responses.IncludeLogprobs, responses.IncludeEncrypted)
+		}
+	}
+	return list, nil
+}
+
+// listQuery is which page of a list is asked for.
+type listQuery struct {
+	limit int
+	after string // id of the last item of the page before
+	asc   bool
+}
+
+const (
+	defaultPage = 20
+	mostOfPage  = 100
+)
+
+func readList(raw string) (q listQuery, e *openai.Error) {
+	values, e := readQuery(raw)
+	if e != nil {
+		return q, e
+	}
+	if _, e = readInclude(values); e != nil {
+		return q, e
+	}
+	q = listQuery{limit: defaultPage, after: values.Get("after")}
+	if v := values.Get("limit"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 || n > mostOfPage {
+			return q, openai.NewError(openai.CodeInvalidValue, "limit", "limit is %q: it must be from 1 to %d", printable(v), mostOfPage)
+		}
+		q.limit = n
+	}
+	switch v := values.Get("order"); v {
+	case "", "desc":
+	case "asc":
+		q.asc = true
+	default:
+		return q, openai.NewError(openai.CodeInvalidValue, "order", "order is %q: allowed are asc and desc", printable(v))
+	}
+	return q, nil
+}
+
+// of is the page of items, which come in the order they were given in.
+func (q listQuery) of(items []responses.Item) (responses.Items, *openai.Error) {
+	if !q.asc {
+		slices.Reverse(items)
+	}
+	if q.after != "" {
+		at := slices.IndexFunc(items, func(i responses.Item) bool { return i.ID == q.after })
+		if at < 0 {
+			return responses.Items{}, openai.NewError(openai.CodeInvalidValue, "after", "after is %q: it must be the id of an input item of this response", printable(q.after))
+		}
+		items = items[at+1:]
+	}
+	n := min(q.limit, len(items))
+	return responses.NewItems(items[:n], n < len(items)), nil
+}
