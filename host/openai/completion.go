@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -59,7 +60,15 @@ type Prompts []Prompt
 var errPrompt = errors.New("must be a string, an array of strings, an array of token ids or an array of such arrays")
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
-func (p *Prompts) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+func (p *Prompts) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return p.read(dec, math.MaxInt) }
+
+// promptsUpTo decodes prompts, of a list one more than most: it is refused for it,
+// and what came after would only take memory until then, many times its bytes.
+func promptsUpTo(most int) json.Options {
+	return json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, p *Prompts) error { return p.read(dec, most) }))
+}
+
+func (p *Prompts) read(dec *jsontext.Decoder, most int) error {
 	*p = nil
 	switch dec.PeekKind() {
 	case 'n':
@@ -76,14 +85,14 @@ func (p *Prompts) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		if err != nil {
 			return err
 		}
-		return p.list(all)
+		return p.list(all, most)
 	}
 	return skip(dec, errPrompt)
 }
 
 // list reads an array, whose first entry says what it is of. Entries are not kept
 // as text on the way: eight megabytes of tokens would become hundreds.
-func (p *Prompts) list(all jsontext.Value) error {
+func (p *Prompts) list(all jsontext.Value, most int) error {
 	*p = Prompts{}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(all))
 	if _, err := dec.ReadToken(); err != nil {
@@ -101,7 +110,7 @@ func (p *Prompts) list(all jsontext.Value) error {
 	default:
 		return errPrompt
 	}
-	for dec.PeekKind() != ']' {
+	for dec.PeekKind() != ']' && len(*p) <= most {
 		if dec.PeekKind() != kind {
 			return errPrompt
 		}
@@ -156,7 +165,7 @@ func atMost(list jsontext.Value) int { return bytes.Count(list, []byte{','}) + 1
 // DecodeCompletion decodes and validates a body.
 func DecodeCompletion(body []byte, l Limits) (*CompletionRequest, *Error) {
 	r := new(CompletionRequest)
-	if e := decodeBody(body, l, r); e != nil {
+	if e := decodeBody(body, l, r, promptsUpTo(l.WithDefaults().Answers)); e != nil {
 		return nil, e
 	}
 	l = l.WithDefaults()
@@ -222,6 +231,8 @@ func (r *CompletionRequest) validateOutput(l Limits) *Error {
 		return NewError(CodeInvalidValue, "best_of", "best_of is %d: it must be at least n, which is %d", best, r.Choices())
 	case best > r.Choices() && r.Stream:
 		return NewError(CodeInvalidValue, "best_of", "best_of above n cannot be streamed: which answers are best is known at their end")
+	case len(r.Prompt) > l.Answers:
+		return NewError(CodeInvalidValue, "prompt", "prompt has more than %d entries: so many answers are allowed in a request", l.Answers)
 	case best*len(r.Prompt) > l.Answers:
 		return NewError(CodeInvalidValue, "prompt", "prompt has %d entries, for %d answers each: at most %d answers are allowed in a request", len(r.Prompt), best, l.Answers)
 	case r.Logprobs != nil && (*r.Logprobs < 0 || *r.Logprobs > maxCompletionLogprobs):

@@ -29,11 +29,11 @@ func DecodeChat(body []byte, l Limits) (*ChatRequest, *Error) {
 }
 
 // decodeBody decodes a body that is not nested too deeply.
-func decodeBody(body []byte, l Limits, into any) *Error {
+func decodeBody(body []byte, l Limits, into any, opts ...json.Options) *Error {
 	if most, has := l.WithDefaults().Depth, depth(body); has > most {
 		return NewError(CodeInvalidJSON, "", "the body is nested %d levels deep: at most %d are allowed", has, most)
 	}
-	return decodeAt("", body, into)
+	return decodeAt("", body, into, opts...)
 }
 
 // depth is the deepest nesting of arrays and objects, without recursion and
@@ -64,8 +64,8 @@ func depth(b []byte) int {
 }
 
 // decodeAt decodes a part of the body that was kept as text; at is its path.
-func decodeAt(at string, v jsontext.Value, into any) *Error {
-	if err := json.Unmarshal(v, into); err != nil {
+func decodeAt(at string, v jsontext.Value, into any, opts ...json.Options) *Error {
+	if err := json.Unmarshal(v, into, opts...); err != nil {
 		return decodeError(at, err)
 	}
 	return nil

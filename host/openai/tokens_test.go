@@ -42,3 +42,32 @@ func TestTokens_AListTakesAFewTimesItsBody(t *testing.T) {
 		require.Less(t, used, 8*len(body))
 	}
 }
+
+// Eight megabytes of prompts, each of a few bytes, are refused before they are kept.
+func TestPrompts_TooManyAreNotKept(t *testing.T) {
+	for _, entry := range []string{`"a"`, `[1]`} {
+		list := `[` + entry + strings.Repeat(","+entry, 1<<21) + `]`
+		for name, decode := range map[string]func(body []byte) *Error{
+			"prompt":    func(b []byte) *Error { _, e := DecodeCompletion(b, Limits{Answers: 70}); return e },
+			"input":     func(b []byte) *Error { _, e := DecodeEmbedding(b, Limits{}); return e },
+			"documents": func(b []byte) *Error { _, e := DecodeRerank(b, Limits{}); return e },
+		} {
+			if name == "documents" && entry != `"a"` {
+				continue
+			}
+			body := []byte(`{"model":"m","query":"q","` + name + `":` + list + `}`)
+			var e *Error
+			used := allocated(func() { e = decode(body) })
+			require.NotNil(t, e)
+			require.Equal(t, name, *e.Param)
+			require.Equal(t, CodeInvalidValue, e.Code)
+			require.Contains(t, e.Message, map[string]string{"prompt": "more than 70 entries", "input": "more than 2048", "documents": "more than 2048"}[name])
+			require.Less(t, used, len(body)*3/2, "%s of %s", name, entry)
+		}
+	}
+	r, e := DecodeCompletion([]byte(`{"model":"m","prompt":["a"`+strings.Repeat(`,"a"`, 69)+`]}`), Limits{Answers: 70})
+	require.Nil(t, e)
+	require.Len(t, r.Prompt, 70)
+	_, e = DecodeCompletion([]byte(`{"model":"m","n":2,"prompt":["a"`+strings.Repeat(`,"a"`, 35)+`]}`), Limits{Answers: 70})
+	require.Contains(t, e.Message, "prompt has 36 entries, for 2 answers each: at most 70")
+}
