@@ -108,7 +108,7 @@ func TestChat_UnknownRoutesAndMethodsAreJSON(t *testing.T) {
 	r := shared.do(t, "POST", "/v1/models", P())
 	r.Err(t, 405)
 	require.Contains(t, r.Header.Get("Allow"), "GET")
-	for _, path := range []string{"/v1/nope", "/v1/responses", "/v1/chat/completions/", "/v1/chat//completions", "/v1", "/v1/../etc"} {
+	for _, path := range []string{"/v1/nope", "/v1/responses/", "/v1/chat/completions/", "/v1/chat//completions", "/v1", "/v1/../etc"} {
 		require.Equal(t, "not_found", shared.do(t, "POST", path, P()).Err(t, 404)["code"], path)
 	}
 	shared.do(t, "GET", "/", nil).Err(t, 404)
