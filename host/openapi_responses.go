@@ -26,7 +26,7 @@ func responseOperations(bypass openapi.Parameter) []openapi.Operation {
 			Note:       "With stream true the answer is an event stream from response.created to response.completed, response.incomplete or response.failed.",
 			Parameters: []openapi.Parameter{bypass}, Body: responses.Request{}, Answer: responses.Response{}, Also: events, Errors: errorsOfBody,
 			Headers: append(slices.Clone(headersOfLimits), headerPath, headerLiquid, headerLiquidSaved, headerLiquidReason, headerLiquidTokens)},
-		{Method: http.MethodPost, Path: routeResponses + "/input_tokens", ID: "countResponseTokens", Tag: tag, Scope: string(ScopeInference), Summary: "The tokens of a response's prompt",
+		{Method: http.MethodPost, Path: routeInputTokens, ID: "countResponseTokens", Tag: tag, Scope: string(ScopeInference), Summary: "The tokens of a response's prompt",
 			Note: "The body is that of a response; model may be left out.", Body: countedRequest{}, Answer: responses.Count{}, Headers: headersOfLimits, Errors: errorsOfBody},
 		{Method: http.MethodGet, Path: routeResponse, ID: "getResponse", Tag: tag, Summary: "A stored response", Note: "With stream true, the events of one that was asked for with background and stream.",
 			Parameters: []openapi.Parameter{id, include, query("stream", "Its events.", schema{"type": "boolean"}),

@@ -17,8 +17,9 @@ import (
 
 // routeResponses is the place of responses, and routeResponse that of a stored one.
 const (
-	routeResponses = "/v1/responses"
-	routeResponse  = routeResponses + "/{response_id}"
+	routeResponses   = "/v1/responses"
+	routeInputTokens = routeResponses + "/input_tokens"
+	routeResponse    = routeResponses + "/{response_id}"
 )
 
 // createResponse is POST /v1/responses.

@@ -18,6 +18,17 @@ import (
 // What a client may do with a response that is stored, or on its way in the
 // background. It sees those of its own key; another's is like one that never was.
 
+// namesResponse keeps the one name in the place of ids that is none from being one.
+func namesResponse(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == routeInputTokens {
+			notAllowed(w, r, http.MethodPost)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // getResponse is GET /v1/responses/{id}: the response as it is now, or with
 // stream=true its events from the beginning, or after one of them.
 func (s *Server) getResponse(w http.ResponseWriter, r *http.Request) {

@@ -26,7 +26,7 @@ func (s *Server) routes() http.Handler {
 	model.Post(routeMessages, s.messages)
 	model.Post(routeMessages+"/count_tokens", s.countTokens)
 	model.Post(routeResponses, s.createResponse)
-	model.Post(routeResponses+"/input_tokens", s.countResponse)
+	model.Post(routeInputTokens, s.countResponse)
 	model.Post(routeEmbeddings, s.embeddings)
 	for _, path := range routesRerank {
 		model.Post(path, s.rerank)
@@ -38,8 +38,8 @@ func (s *Server) routes() http.Handler {
 	r.Get("/v1/models/*", s.getModel) // a name may hold slashes
 
 	// These ask the model for nothing: a key's limits are not in their way.
-	r.Get(routeResponse, s.getResponse)
-	r.Delete(routeResponse, s.deleteResponse)
+	r.With(namesResponse).Get(routeResponse, s.getResponse)
+	r.With(namesResponse).Delete(routeResponse, s.deleteResponse)
 	r.Post(routeResponse+"/cancel", s.cancelResponse)
 	r.Get(routeResponse+"/input_items", s.listInput)
 
@@ -58,9 +58,14 @@ func (s *Server) routes() http.Handler {
 		fail(w, req, openai.NewError(openai.CodeNotFound, "", "there is no %s here", printable(req.URL.Path)))
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
-		e := openai.NewError(openai.CodeMethod, "", "%s is not allowed on %s", printable(req.Method), printable(req.URL.Path))
-		e.Allow = allowed(r, req.URL.Path)
-		fail(w, req, e)
+		notAllowed(w, req, allowed(r, req.URL.Path))
 	})
 	return r
+}
+
+// notAllowed is the answer to a method that a path does not have.
+func notAllowed(w http.ResponseWriter, r *http.Request, allow string) {
+	e := openai.NewError(openai.CodeMethod, "", "%s is not allowed on %s", printable(r.Method), printable(r.URL.Path))
+	e.Allow = allow
+	fail(w, r, e)
 }

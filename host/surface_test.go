@@ -27,7 +27,7 @@ func TestSurface_UnknownRoutesAndMethodsAreEnvelopes(t *testing.T) {
 		{"GET", "/v1/chat/completions", "POST", 405}, {"DELETE", "/v1/chat/completions", "POST", 405},
 		{"OPTIONS", "/v1/chat/completions", "POST", 405}, {"POST", "/v1/models", "GET, HEAD", 405},
 		{"PUT", "/health", "GET, HEAD", 405}, {"POST", "/v1/nope", "", 404}, {"GET", "/v1/embeddings", "POST", 405},
-		{"GET", "/v1/responses", "POST", 405}, {"PUT", "/v1/responses/resp_a", "GET, HEAD, DELETE", 405}, {"GET", "/v1/responses/resp_a/cancel", "POST", 405}, {"POST", "/v1/responses/a/b", "", 404}, {"GET", "/", "", 404}, {"GET", "/v1/models/none", "", 404},
+		{"GET", "/v1/responses", "POST", 405}, {"GET", "/v1/responses/input_tokens", "POST", 405}, {"DELETE", "/v1/responses/input_tokens", "POST", 405}, {"PUT", "/v1/responses/input_tokens", "POST", 405}, {"PUT", "/v1/responses/resp_a", "GET, HEAD, DELETE", 405}, {"GET", "/v1/responses/resp_a/cancel", "POST", 405}, {"POST", "/v1/responses/a/b", "", 404}, {"GET", "/", "", 404}, {"GET", "/v1/models/none", "", 404},
 		{"BREW", "/health", "GET, HEAD", 405},
 	} {
 		r := h.do(c.method, c.path, "")
