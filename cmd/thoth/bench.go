@@ -60,7 +60,7 @@ func (c *benchServerCmd) Run(ctx context.Context, s streams) error {
 	if rep == nil {
 		return err
 	}
-	return errors.Join(err, writeBench(rep, s, c.Out))
+	return errors.Join(err, writeReport(rep, s, c.Out))
 }
 
 type benchLiquidCmd struct {
@@ -115,7 +115,7 @@ func (c *benchLiquidCmd) Run(ctx context.Context, s streams) error {
 	if rep == nil {
 		return err
 	}
-	return errors.Join(err, writeBench(rep, s, c.Out))
+	return errors.Join(err, writeReport(rep, s, c.Out))
 }
 
 type benchStructuredCmd struct {
@@ -146,14 +146,14 @@ func (c *benchStructuredCmd) Run(ctx context.Context, s streams) error {
 	if rep == nil {
 		return err
 	}
-	return errors.Join(err, writeBench(rep, s, c.Out))
+	return errors.Join(err, writeReport(rep, s, c.Out))
 }
 
 // quoted makes one word of a shell command.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// writeBench writes a report for people, and to a file for programs.
-func writeBench(rep interface {
+// writeReport writes a report for people, and to a file for programs.
+func writeReport(rep interface {
 	WriteTable(io.Writer) error
 	WriteJSON(io.Writer) error
 }, s streams, out string) error {

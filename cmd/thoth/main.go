@@ -23,6 +23,7 @@ type cli struct {
 	Pull    pullCmd    `cmd:"" help:"Fetch a model into the cache and check it."`
 	Convert convertCmd `cmd:"" help:"Make a GGUF of a model in safetensors: of a folder, a wheel, or a pip: package."`
 	Bench   benchCmd   `cmd:"" help:"Measure an OpenAI-compatible server, alone or beside another one."`
+	Compare compareCmd `cmd:"" help:"Ask an OpenAI-compatible server, alone or beside another one, some hundred questions, and tell which answers are right by the reference."`
 	Doctor  doctorCmd  `cmd:"" help:"Check binaries, kernel libraries, machine, model and server, and say how to mend what is wrong."`
 	KV      kvCmd      `cmd:"" name:"kv" help:"Look after a cold store of liquid memory: list, verify, remove, export, import."`
 	Version versionCmd `cmd:"" help:"Print the version of this tool."`

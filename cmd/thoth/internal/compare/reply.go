@@ -1,0 +1,143 @@
+package compare
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// asker asks one server.
+type asker struct {
+	Server
+	http    *http.Client
+	timeout time.Duration
+	text    string // a longer answer, once it was asked for
+}
+
+func newAsker(s Server, timeout time.Duration) *asker {
+	return &asker{Server: s, timeout: timeout, http: &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// mostBytes bounds an answer that is read.
+const mostBytes = 32 << 20
+
+// ask sends a request and reads the whole answer.
+func (a *asker) ask(ctx context.Context, method, path string, body []byte, headers map[string]string) (*reply, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("none within %s", a.timeout))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, a.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range headers {
+		if v != "" {
+			req.Header.Set(k, v)
+		}
+	}
+	if a.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+a.Key)
+	}
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return nil, causeOf(ctx, err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, mostBytes))
+	if err != nil {
+		return nil, causeOf(ctx, err)
+	}
+	return &reply{status: resp.StatusCode, header: resp.Header, length: resp.ContentLength, raw: raw}, nil
+}
+
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// chooseModel takes the first served name unless one was given.
+func (a *asker) chooseModel(ctx context.Context) error {
+	r, err := a.ask(ctx, "GET", "/v1/models", nil, nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.URL, err)
+	}
+	if a.Model != "" {
+		return nil
+	}
+	if a.Model = str(r.value(), "data", 0, "id"); a.Model == "" {
+		return errors.New(a.URL + " lists no model; name one")
+	}
+	return nil
+}
+
+// reply is an answer that was read to its end.
+type reply struct {
+	t      *trial
+	status int
+	header http.Header
+	length int64 // that was announced, -1 for none
+	raw    []byte
+}
+
+// value is the body as JSON, nil where it is none.
+func (r *reply) value() any {
+	var v any
+	if json.Unmarshal(r.raw, &v) != nil {
+		return nil
+	}
+	return v
+}
+
+// message is what an error says, in the form of either API, "" where it is none.
+func (r *reply) message() string { return str(r.value(), "error", "message") }
+
+func (r *reply) isJSON() bool {
+	return strings.HasPrefix(r.header.Get("Content-Type"), "application/json")
+}
+
+// object wants an answer that went well.
+func (r *reply) object() m {
+	r.t.that(r.status == 200, "%d: %s", r.status, short(string(r.raw), 120))
+	r.t.that(utf8.Valid(r.raw), "the answer is not valid UTF-8")
+	o, ok := r.value().(m)
+	r.t.that(ok && r.isJSON(), "the answer is no JSON object (%s)", r.header.Get("Content-Type"))
+	return o
+}
+
+// refused wants an error that is the client's. Which client's status it has is left
+// to the server: libraries have a class for each.
+func (r *reply) refused(format string, args ...any) {
+	what := short(fmt.Sprintf(format, args...), 90)
+	r.t.that(r.status != 200, "%s: accepted", what)
+	r.t.that(r.status == 400 || r.status == 422, "%s: %d %s", what, r.status, short(r.message(), 60))
+	r.t.that(r.message() != "", "%s: the error has no error.message", what)
+}
+
+// noFault wants success or an error that is the client's.
+func (r *reply) noFault(format string, args ...any) {
+	r.t.that(r.status < 500, "%s: %d %s", short(fmt.Sprintf(format, args...), 90), r.status, short(r.message(), 60))
+}
+
+// choice is a choice of a chat's whole answer.
+func choice(o m, i int) m { c, _ := at(o, "choices", i).(m); return c }
+
+// textOf is the text of a chat's first choice.
+func textOf(o m) string { return str(o, "choices", 0, "message", "content") }
+
+func finishOf(o m) string { return str(o, "choices", 0, "finish_reason") }
+
+// promptTokens of a chat with these messages.
+func (t *trial) promptTokens(messages any) int {
+	n := num(t.chat(m{"messages": messages, "max_tokens": 1}).object(), "usage", "prompt_tokens")
+	t.that(n > 0, "no usage.prompt_tokens")
+	return n
+}
