@@ -1,0 +1,157 @@
+package station
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"thoth/station/engine"
+)
+
+// branched places a trunk of n positions and forks it.
+func branched(t *testing.T, p *pool, n, branches int) (trunk *sequence, out []*sequence) {
+	t.Helper()
+	trunk = placed(t, p, n)
+	for range branches {
+		out = append(out, newSequence())
+	}
+	p.fork(trunk, out)
+	return trunk, out
+}
+
+func TestStem_BranchesShareItsCellsInAndAfterTheirTimeInRAM(t *testing.T) {
+	p, eng := newTestPool(t)
+	p.swapBudget = 1 << 20
+	trunk, b := branched(t, p, 100, 3)
+	require.Equal(t, []int{100, 0}, []int{p.live(), p.takes(b[0])}, "who has no place yet takes no cell for what is there")
+	for _, s := range b {
+		require.True(t, p.place(s))
+		require.Equal(t, 100, s.pos)
+		grow(t, p, s, 10)
+	}
+	grow(t, p, trunk, 5)
+	require.Equal(t, 135, p.live())
+
+	p.swapOut(b[1])
+	require.Equal(t, 10, b[1].swapped.Len(), "what it has for itself")
+	require.Equal(t, 10*p.cellBytes, p.swappedBytes)
+	p.leave(trunk)
+	p.compact()
+	require.Equal(t, []int{120, 120}, []int{p.live(), p.top})
+	require.Equal(t, 10, p.takes(b[1]))
+	require.True(t, p.place(b[1]))
+	grow(t, p, b[1], 3)
+	require.Equal(t, 133, p.live())
+	require.Zero(t, p.swappedBytes)
+	live, _ := eng.Cells()
+	require.Equal(t, 133, live)
+	for _, s := range b {
+		p.leave(s)
+	}
+	require.Zero(t, p.top)
+}
+
+func TestStem_IsKeptForThoseWhoAreOutWhenItsLastLeaves(t *testing.T) {
+	for name, budget := range map[string]int{"within the budget": 1 << 20, "beyond it": 0} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := newTestPool(t)
+			trunk, b := branched(t, p, 60, 2)
+			require.True(t, p.place(b[0]))
+			grow(t, p, b[0], 7)
+			p.swapBudget = budget
+			p.leave(trunk)
+			require.Zero(t, p.swappedBytes, "a branch still has it")
+			p.swapOut(b[0])
+			if budget == 0 {
+				require.Equal(t, []int{0, 0}, []int{b[0].pos, b[1].pos}, "they evaluate it again")
+				require.False(t, b[1].away())
+				return
+			}
+			require.Equal(t, 67*p.cellBytes, p.swappedBytes, "once")
+			require.Equal(t, []int{67, 60}, []int{p.takes(b[0]), p.takes(b[1])})
+			require.True(t, p.place(b[1]))
+			require.Equal(t, 7, p.takes(b[0]), "it is in the pool again")
+			require.True(t, p.place(b[0]))
+			require.Zero(t, p.swappedBytes)
+			require.Equal(t, 67, p.live())
+			grow(t, p, b[0], 1)
+			grow(t, p, b[1], 1)
+			p.leave(b[0])
+			p.leave(b[1])
+		})
+	}
+}
+
+func TestStem_ThatIsLostIsEvaluatedAgainByThoseWhoAreOut(t *testing.T) {
+	p, eng := newTestPool(t)
+	trunk, b := branched(t, p, 50, 1)
+	p.eng = failing{eng, nil, map[engine.SeqID]bool{trunk.id: true}}
+	p.compact()
+	require.Len(t, p.losses, 1)
+	require.Equal(t, trunk, p.losses[0].seq)
+	require.Equal(t, []any{0, false}, []any{b[0].pos, b[0].away()})
+	require.True(t, p.place(b[0]))
+	grow(t, p, b[0], 50)
+	p.leave(b[0])
+}
+
+func TestStem_ThatCannotBeCopiedOutIsEvaluatedAgain(t *testing.T) {
+	p, eng := newTestPool(t)
+	p.swapBudget = 1 << 20
+	trunk, b := branched(t, p, 50, 1)
+	p.eng = failing{eng, map[engine.SeqID]bool{trunk.id: true}, nil}
+	p.leave(trunk)
+	require.Len(t, p.losses, 1, "and it is told")
+	require.Zero(t, b[0].pos)
+}
+
+// A trunk that forks again leaves its first fork.
+func TestStem_OfAnEarlierForkIsKept(t *testing.T) {
+	p, _ := newTestPool(t)
+	p.swapBudget = 1 << 20
+	trunk, first := branched(t, p, 30, 1)
+	grow(t, p, trunk, 10)
+	second := []*sequence{newSequence()}
+	p.fork(trunk, second)
+	require.Equal(t, 30*p.cellBytes, p.swappedBytes)
+	for _, s := range []*sequence{second[0], first[0]} {
+		require.True(t, p.place(s))
+		grow(t, p, s, 2)
+	}
+	require.Equal(t, []int{42, 32}, []int{second[0].pos, first[0].pos})
+	require.Zero(t, p.swappedBytes)
+	for _, s := range []*sequence{trunk, first[0], second[0]} {
+		p.leave(s)
+	}
+}
+
+// A model whose KV cannot be cut has a branch's whole state only at the fork.
+func TestStem_OfAModelWhoseKVCannotBeCutIsCopiedAtOnce(t *testing.T) {
+	p, _ := newTestPool(t)
+	p.cut, p.swapBudget = false, 1<<20
+	trunk, b := branched(t, p, 40, 2)
+	require.Equal(t, 40*p.cellBytes, p.swappedBytes)
+	grow(t, p, trunk, 5)
+	require.True(t, p.place(b[0]))
+	require.Nil(t, b[0].base, "it shares no cells")
+	grow(t, p, b[0], 5)
+	p.swapOut(b[0])
+	require.Equal(t, 45, b[0].swapped.Len(), "whole")
+	require.True(t, p.place(b[0]))
+	require.True(t, p.place(b[1]))
+	require.Zero(t, p.swappedBytes)
+	for _, s := range []*sequence{trunk, b[0], b[1]} {
+		p.leave(s)
+	}
+}
+
+func TestStem_NobodyWaitsForIsNotCopied(t *testing.T) {
+	p, _ := newTestPool(t)
+	p.swapBudget = 1 << 20
+	trunk, b := branched(t, p, 40, 2)
+	p.dropSwapped(b[0])
+	p.dropSwapped(b[1])
+	p.leave(trunk)
+	require.Zero(t, p.swappedBytes)
+	require.Zero(t, p.top)
+}
