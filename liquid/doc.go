@@ -4,15 +4,16 @@
 //
 // Its words: the *switch* is the conjunction of the setting, the station's
 // ability to save KV sessions, /decode-next and an architecture whose KV can be
-// cut; [State] is one reading of it. A [Stream] is one choice of a request: on
-// the *liquid path* it is a session of the station (embed, load, forward,
-// decode-next), on the *native path* one /generate. Its *keeper* saves the
-// prompt beside the decode, and prompt and answer after it. An [Outcome] tells
-// what a choice got and left; a [Reason] why it got no more. A *scope* is whose
+// cut; [State] is one reading of it. A [Stream] is one prompt with its choices:
+// on the *liquid path* it is a session of the station (embed, load, forward,
+// decode-next), on the *native path* one /generate; either evaluates the prompt
+// once and forks. Its *keeper* saves the prompt beside the decode, and each choice's
+// prompt and answer when that has ended. An [Outcome] tells what a prompt got and
+// left; a [Reason] why it got no more. A *scope* is whose
 // stored prefixes a request may use.
 //
 // Invariants:
-//   - Before the first token a failure of any liquid call sends the choice down
+//   - Before the first token a failure of any liquid call sends the request down
 //     the native path: the answer is the same, and no error is given that the
 //     native path would not give. After it the station's error is the answer's.
 //   - A save never delays a token. The end of an answer waits for the prompt's at
@@ -20,7 +21,7 @@
 //   - A 404 in service turns the switch off at once for all requests, until a
 //     probe finds the route again.
 //   - The station's word on what was restored is checked against where the
-//     evaluation started. At 0 instead, it had to drop it, and the choice is a
+//     evaluation started. At 0 instead, it had to drop it, and the request is a
 //     miss; any other difference drops the session and computes.
 //   - Every session is released by its last save or deleted, also when the client
 //     goes away; every goroutine belongs to the [Manager], whose Close waits.
@@ -28,5 +29,5 @@
 //     package.
 //
 // The host calls [Manager.Look] at each look at its station and [Manager.Open]
-// for each choice; it never speaks to /kv-session for a request itself.
+// for each prompt; it never speaks to /kv-session for a request itself.
 package liquid

@@ -4,8 +4,9 @@
 // Words. A sequence is tokens with their KV. A call is one piece of work on a
 // sequence: evaluate tokens up to a target, then perhaps sample. /generate is a
 // call on a sequence of its own; /embed, /forward and /decode-next are calls on
-// a session's sequence. A step is one turn of the loop: take what arrived, plan
-// a batch, decode, sample, send frames.
+// a session's sequence. A fork is a call of several answers to one prompt, which
+// part when that is evaluated. A step is one turn of the loop: take what arrived,
+// plan a batch, decode, sample, send frames.
 //
 // Who owns what. The loop's goroutine alone touches the engine's context and a
 // sequence's place in the pool. A session's tokens belong to whoever holds its
@@ -15,11 +16,11 @@
 //
 // Invariants, checked by the fake engine in tests: a sequence's cells ascend
 // with its positions; captured rows are copied before their cells can go; every
-// sampler, held row and saved state is freed; a call
-// ends with exactly one done or error frame; a cancelled call's sequence is
-// gone before the next step.
+// sampler, held row and saved state is freed; a call ends with exactly one done or
+// error frame, a fork with a done frame for each answer or one error frame; a
+// cancelled call's sequence is gone before the next step.
 //
 // Files, in the order of a request: routes, requests (decoding and checks),
-// call_handlers, kv_handlers, sessions, loop, restore (loads), plan, step, pool,
-// capture (saves), text, output.
+// call_handlers, kv_handlers, sessions, loop, room, restore (loads), plan, step,
+// fork, pool, stem, capture (saves), text, output.
 package station

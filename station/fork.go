@@ -147,15 +147,18 @@ func soleTrunk(plan []share) *call {
 // their first one with it. They go ahead of it: what they need of the trunk, it
 // must not leave before.
 func (l *loop) drawFrom(c *call, row int, held engine.Held) {
-	calls := []*call{c}
 	if c.fork != nil && !c.fork.split {
 		l.split(c)
 		l.parting = append(l.parting, c)
-		calls = append(slices.Clone(c.fork.branches[1:]), c)
+		for _, b := range c.fork.branches[1:] {
+			l.draw(b, row, held)
+		}
 	}
-	for _, b := range calls {
-		l.who = append(l.who, b)
-		l.reqs = append(l.reqs, engine.SampleRequest{Row: row, Held: held, Sampler: b.seq.sampler,
-			Logprobs: b.dec.logprobs, Top: b.dec.top, NoEOG: b.dec.ignoreEOG})
-	}
+	l.draw(c, row, held)
+}
+
+func (l *loop) draw(c *call, row int, held engine.Held) {
+	l.who = append(l.who, c)
+	l.reqs = append(l.reqs, engine.SampleRequest{Row: row, Held: held, Sampler: c.seq.sampler,
+		Logprobs: c.dec.logprobs, Top: c.dec.top, NoEOG: c.dec.ignoreEOG})
 }

@@ -74,10 +74,6 @@ type loop struct {
 // long enough not to come between the calls of one request.
 const idleTidy = 250 * time.Millisecond
 
-// reserve is the room left for each running answer when a new call is let in, so
-// that letting it in does not at once push somebody out.
-const reserve = 32
-
 func newLoop(eng engine.Engine, opts Options, stepSeconds prometheus.Observer, quiet func() bool) *loop {
 	info := eng.Info()
 	l := &loop{
@@ -331,75 +327,6 @@ func (l *loop) admit() {
 	l.tellQueue()
 }
 
-// enter makes room for a call and places its sequence. A load that restores
-// nothing needs no place.
-func (l *loop) enter(c *call) bool {
-	if c.restore != nil && !c.restores() {
-		return true
-	}
-	if !l.makeRoom(c) {
-		return false
-	}
-	if c.seq.id == noSeq && !l.pool.place(c.seq) {
-		l.reap()
-		return false
-	}
-	return true
-}
-
-// makeRoom says whether a call's prompt fits beside what is running, after
-// moving to RAM what does not run.
-func (l *loop) makeRoom(c *call) bool {
-	others := 0
-	for _, r := range l.running {
-		others += r.missing() + reserve
-	}
-	// What it needs itself may grow: who is moved away may have had what it was to share.
-	need := func() int { return l.pool.takes(c.seq) + c.missing() + reserve + others }
-	for l.pool.live()+need() > l.pool.cells || c.seq.id == noSeq && len(l.pool.free) == 0 {
-		if !l.relieve(c) {
-			// Alone it always fits: a sequence is at most context_length, the pool at least that.
-			return len(l.running) == 0 && (c.seq.id != noSeq || len(l.pool.free) > 0)
-		}
-	}
-	return true
-}
-
-// relieve takes something out of the pool that does not run, but not c: first what
-// is there only to be copied.
-func (l *loop) relieve(c *call) bool {
-	if s := l.parked(); s != nil {
-		l.copyOut(s, len(s.copies))
-		return true
-	}
-	return l.swapOutIdle(c)
-}
-
-// swap moves a sequence's KV to RAM, after copying what a save has promised of it.
-func (l *loop) swap(s *sequence) {
-	l.copyOut(s, len(s.copies))
-	l.pool.swapOut(s)
-	l.reap()
-}
-
-// swapOutIdle moves the KV of a sequence that does not run to RAM: of the session
-// that was idle longest, else of the call that waits last, but not of c.
-func (l *loop) swapOutIdle(c *call) bool {
-	for _, s := range l.idle {
-		if s.id != noSeq {
-			l.swap(s)
-			return true
-		}
-	}
-	for _, w := range slices.Backward(l.waiting) {
-		if w.seq.id != noSeq && w != c {
-			l.swap(w.seq)
-			return true
-		}
-	}
-	return false
-}
-
 // reap deals with sequences whose KV was lost: a call ends with an error, an idle
 // session keeps its tokens, and its next call evaluates them again.
 func (l *loop) reap() {
@@ -427,6 +354,9 @@ func (l *loop) fail(c *call, e *wire.Error) {
 		for _, b := range c.fork.branches {
 			if !b.over {
 				l.pool.dropSwapped(b.seq) // nobody needs to leave it a stem
+				if b.seq.id == noSeq {
+					b.seq.pos = 0
+				}
 			}
 		}
 	}

@@ -75,24 +75,6 @@ func (l *loop) prefillBudget() int {
 	return l.pace.chunk(target.Seconds())
 }
 
-// swapOutYoungest moves the call that came last out of the batch, to the front
-// of the queue. Its state is kept exactly, so its answer does not change.
-func (l *loop) swapOutYoungest() bool {
-	if len(l.running) < 2 {
-		return false
-	}
-	youngest := l.running[0]
-	for _, c := range l.running {
-		if c.arrived.After(youngest.arrived) {
-			youngest = c
-		}
-	}
-	l.running = without(l.running, youngest)
-	l.waiting = slices.Insert(l.waiting, 0, youngest)
-	l.swap(youngest.seq)
-	return true
-}
-
 // decode evaluates the plan. On failure it ends the calls concerned and reports
 // false.
 func (l *loop) decode(plan []share) bool {
