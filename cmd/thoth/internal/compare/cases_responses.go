@@ -88,9 +88,15 @@ var responseCases = []Case{
 	}},
 	{"responses", "a streamed function call", reference, "function_call_arguments deltas that are the arguments together", func(t *trial) {
 		s := t.respond(responseTools, m{"stream": true}).stream()
-		text := s.joined("response.function_call_arguments.delta", "delta")
-		done := s.of("response.function_call_arguments.done")
-		t.that(text != "" && len(done) > 0 && text == str(done[0], "arguments") && json.Valid([]byte(text)), "the arguments are %q", short(text, 60))
+		texts := map[string]string{} // by item
+		for _, e := range s.of("response.function_call_arguments.delta") {
+			texts[str(e, "item_id")] += str(e, "delta")
+		}
+		t.that(len(texts) > 0, "no function_call_arguments")
+		for _, e := range s.of("response.function_call_arguments.done") {
+			text := texts[str(e, "item_id")]
+			t.that(text == str(e, "arguments") && json.Valid([]byte(text)), "the arguments are %q, and %q when done", short(text, 40), short(str(e, "arguments"), 40))
+		}
 	}},
 	{"responses", "a function's output", reference, "an answer that has seen it", func(t *trial) {
 		ask := func(result string) int {

@@ -99,13 +99,37 @@ var textCases = []Case{
 		prompt := str(t.offered(t.post("/apply-template", m{"messages": []m{role("system", "Be brief."), role("user", "Say hi")}})).object(), "prompt")
 		t.that(strings.Contains(prompt, "Be brief.") && strings.Contains(prompt, "Say hi"), "it is %q", short(prompt, 60))
 	}},
-	{"text", "/v1/rerank", "Jina's reference", "results by falling relevance_score, each with its index", func(t *trial) {
-		o := t.offered(t.post("/v1/rerank", m{"model": t.Model, "query": "a river", "documents": []string{"The stock market fell.", "The river Rhine is long."}})).object()
-		results := list(o, "results")
-		t.that(len(results) == 2, "%d results", len(results))
-		a, ok := at(results, 0, "relevance_score").(float64)
-		b, ok2 := at(results, 1, "relevance_score").(float64)
-		t.that(ok && ok2 && num(results[0], "index")+num(results[1], "index") == 1, "results are %s", brief(results))
-		t.that(a >= b, "they are not by falling score")
+}
+
+const jina = "Jina's reference"
+
+// ranking asks for the order of three documents.
+func (t *trial) ranking(over ...m) *reply {
+	return t.post("/v1/rerank", with(m{"model": t.Model, "query": "a river", "documents": []string{"The stock market fell.", "The river Rhine is long.", "A mill."}}, over...))
+}
+
+var rerankCases = []Case{
+	{"rerank", "the members of an answer", jina, "results by falling relevance_score, each with its index", func(t *trial) {
+		results := list(t.offered(t.ranking()).object(), "results")
+		t.that(len(results) == 3, "%d results", len(results))
+		seen, last := 0, math.Inf(1)
+		for _, r := range results {
+			score, ok := at(r, "relevance_score").(float64)
+			t.that(ok && whole(at(r, "index")), "a result is %s", brief(r))
+			t.that(score <= last, "they are not by falling score")
+			seen, last = seen|1<<num(r, "index"), score
+		}
+		t.that(seen == 7, "their indexes are not 0, 1 and 2")
+	}},
+	{"rerank", "top_n", jina, "the best so many", func(t *trial) {
+		all := list(t.offered(t.ranking()).object(), "results")
+		best := list(t.ranking(m{"top_n": 1}).object(), "results")
+		t.that(len(best) == 1 && num(best, 0, "index") == num(all, 0, "index"), "%d results", len(best))
+	}},
+	{"rerank", "what cannot be", jina, "an error", func(t *trial) {
+		t.offered(t.ranking()).object()
+		for _, over := range []m{{"query": drop}, {"documents": drop}, {"documents": []string{}}, {"documents": 5}, {"query": 5}} {
+			t.ranking(over).refused("%s", brief(over))
+		}
 	}},
 }

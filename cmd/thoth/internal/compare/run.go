@@ -20,7 +20,7 @@ type Case struct {
 // Cases are all there are, by area.
 func Cases() []Case {
 	return slices.Concat(chatCases, messageCases, sampleCases, logprobCases, streamCases, stopCases, toolCases, formatCases, errorCases, httpCases,
-		completionCases, embeddingCases, responseCases, anthropicCases, textCases)
+		completionCases, responseCases, anthropicCases, embeddingCases, rerankCases, textCases)
 }
 
 // State is how a case went.
