@@ -43,7 +43,7 @@ e2e: build ## the three real programs over HTTP, and the README's commands
 
 clients: build ## the client libraries people use, over the real programs (docs/clients.md)
 	scripts/clients.sh
-	THOTH_TEST_MODEL="$(TEST_MODEL)" go test -tags e2e,clients -count=1 -timeout 15m -run '^TestClients_' ./cmd/e2e
+	$(TEST_MODELS) go test -tags e2e,clients -count=1 -timeout 15m -run '^TestClients_' ./cmd/e2e
 
 image: ## every step of Dockerfile.cpu, without a container engine
 	$(MAKE) --no-print-directory image-steps

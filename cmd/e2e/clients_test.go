@@ -29,21 +29,46 @@ import (
 // clients, or one file of Go here, with a check for every feature. make clients
 // installs what the scripts need into build/clients first.
 
-// features are what every client is to show; clientLacks says which a client does
-// not have of its own.
+// features are what every client is to show, by chats, messages or responses; clientLacks
+// says which a client does not have of its own.
 var features = []string{"chat", "stream", "tools", "structured", "errors", "retries", "cancellation", "timeouts", "usage"}
 
 var clientLacks = map[string]string{
 	"with_llm.py timeouts": "it has no setting for it",
 }
 
+// clientScripts are the scripts with their argument, and what each is to show besides. Where
+// responses have a script of their own it shows all of the features by them.
+var clientScripts = []struct {
+	name, argument string
+	more           []string
+}{
+	{"with_openai.py", "", []string{"embeddings", "completions"}},
+	{"with_openai_responses.py", "", []string{"turns"}},
+	{"with_node.cjs", "", []string{"embeddings", "completions"}},
+	{"with_node_responses.cjs", "", []string{"turns"}},
+	{"with_anthropic.py", "", nil},
+	{"with_langchain.py", "", []string{"embeddings", "completions", "responses"}},
+	{"with_litellm.py", "", []string{"embeddings", "completions", "responses"}},
+	{"with_agents.py", "", nil},
+	{"with_agents.py", "responses", []string{"turns"}},
+	{"with_llm.py", "", []string{"embeddings", "completions", "responses"}},
+}
+
 func TestClients_AreServed(t *testing.T) {
 	on := newClientServers(t)
-	for _, name := range []string{"with_openai.py", "with_node.cjs", "with_anthropic.py", "with_langchain.py", "with_litellm.py", "with_agents.py", "with_llm.py"} {
-		t.Run(name, func(t *testing.T) { on.script(t, name) })
+	for _, s := range clientScripts {
+		t.Run(strings.TrimSpace(s.name+" "+s.argument), func(t *testing.T) { on.script(t, s.name, s.argument, slices.Concat(features, s.more)) })
 	}
-	t.Run("openai-go", func(t *testing.T) { officialGo(t, on) })
-	t.Run("go-openai", func(t *testing.T) { communityGo(t, on) })
+	t.Run("openai-go", func(t *testing.T) {
+		officialGo(t, on)
+		officialTexts(t, on)
+		officialResponses(t, on)
+	})
+	t.Run("go-openai", func(t *testing.T) {
+		communityGo(t, on)
+		communityTexts(t, on)
+	})
 }
 
 // clientServers are what the clients talk to.
@@ -52,16 +77,23 @@ type clientServers struct {
 	one   *server
 	turns *turns
 	keyed string
+	embed string
 }
+
+// embedAlias is a name of OpenAI's, for a client that knows no others.
+const embedAlias = "text-embedding-3-small"
 
 func newClientServers(t *testing.T) *clientServers {
 	t.Helper()
+	vectors := os.Getenv("THOTH_TEST_EMBED_MODEL")
+	require.NotEmpty(t, vectors, "THOTH_TEST_EMBED_MODEL must name the converted embedding model: run make clients")
 	one := start(t, append([]string{"THOTH_MAX_BACKLOG=0"}, oneSlot...)...)
 	return &clientServers{
 		open:  shared.base + "/v1",
 		one:   one,
 		turns: newTurns(t, one),
 		keyed: start(t, "THOTH_API_KEYS=secret").base + "/v1",
+		embed: start(t, "THOTH_MODEL="+vectors, "THOTH_CONTEXT_LENGTH=0", "THOTH_MODEL_ALIASES="+embedAlias).base + "/v1",
 	}
 }
 
@@ -73,7 +105,7 @@ type line struct {
 }
 
 // script runs one of the folder clients, and has a test for each feature.
-func (on *clientServers) script(t *testing.T, name string) {
+func (on *clientServers) script(t *testing.T, name, argument string, features []string) {
 	installed, err := filepath.Abs(filepath.Join("..", "..", "build", "clients"))
 	require.NoError(t, err)
 	program := filepath.Join(installed, "venv", "bin", "python")
@@ -84,12 +116,13 @@ func (on *clientServers) script(t *testing.T, name string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	c := exec.CommandContext(ctx, program, filepath.Join("clients", name))
+	c := exec.CommandContext(ctx, program, append([]string{filepath.Join("clients", name)}, strings.Fields(argument)...)...)
 	c.Stdout, c.Stderr = &stdout, &stderr
 	home := t.TempDir()
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "NODE_PATH=" + filepath.Join(installed, "node_modules"),
 		"LITELLM_LOCAL_MODEL_COST_MAP=True", // which it fetches otherwise
-		"THOTH_CLIENTS_OPEN=" + on.open, "THOTH_CLIENTS_ONE=" + on.one.base + "/v1", "THOTH_CLIENTS_TURNS=" + on.turns.base, "THOTH_CLIENTS_KEYED=" + on.keyed}
+		"THOTH_CLIENTS_OPEN=" + on.open, "THOTH_CLIENTS_ONE=" + on.one.base + "/v1", "THOTH_CLIENTS_TURNS=" + on.turns.base, "THOTH_CLIENTS_KEYED=" + on.keyed,
+		"THOTH_CLIENTS_EMBED=" + on.embed, "PYTHONDONTWRITEBYTECODE=1"}
 	if err := c.Run(); err != nil {
 		require.NoError(t, err, "%s%s", stdout.String(), stderr.String())
 	}

@@ -20,14 +20,22 @@ MODEL = "test-model"
 KEY = "secret"
 
 # OPEN takes what comes, ONE has one place and no line, TURNS is ONE whose place is
-# taken whenever a new request comes and free when it comes again, KEYED asks for KEY.
-OPEN, ONE, TURNS, KEYED = (os.environ[f"THOTH_CLIENTS_{n}"] for n in ("OPEN", "ONE", "TURNS", "KEYED"))
+# taken whenever a new request comes and free when it comes again, KEYED asks for KEY,
+# EMBED has a model for vectors.
+OPEN, ONE, TURNS, KEYED, EMBED = (os.environ[f"THOTH_CLIENTS_{n}"] for n in ("OPEN", "ONE", "TURNS", "KEYED", "EMBED"))
 
 HELLO = [{"role": "user", "content": "Say hi"}]
 WEATHER = [{"role": "user", "content": "What is the weather in Oslo?"}]
 SHORT = {"max_tokens": 12, "temperature": 0}
 # An answer of a minute: the ends of a turn are kept out.
 ENDLESS = {"max_tokens": 3500, "temperature": 0, "logit_bias": {"0": -100, "2": -100}}
+# The same of a response.
+SHORT_RESPONSE = {"max_output_tokens": 16, "temperature": 0}
+ENDLESS_RESPONSE = {"max_output_tokens": 3500, "temperature": 0}
+ENDLESS_BIAS = {"logit_bias": ENDLESS["logit_bias"]}  # beyond the reference
+# The first two are alike, and the vectors of all have so many numbers.
+TEXTS = ["a cat sits on the mat", "a kitten rests on a rug", "the price of copper fell"]
+DIMENSIONS = 384
 # What a client that gives up early must have done within; ENDLESS takes far longer.
 SOON = 8
 
@@ -94,6 +102,29 @@ def counts(prompt, completion, total):
     """Usage that adds up."""
     assert prompt > 0 and 0 < completion <= SHORT["max_tokens"], f"saw {prompt} and {completion} tokens"
     equal(total, prompt + completion)
+
+
+def used(usage, most=SHORT_RESPONSE["max_output_tokens"]):
+    """Usage of a response that adds up."""
+    assert usage.input_tokens > 0 and 0 < usage.output_tokens <= most, f"saw {usage}"
+    equal(usage.total_tokens, usage.input_tokens + usage.output_tokens)
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def vectors(all):
+    """The vectors of TEXTS."""
+    equal([len(v) for v in all], [DIMENSIONS] * len(TEXTS))
+    for v in all:
+        assert abs(dot(v, v) - 1) < 1e-4, f"a vector of length {dot(v, v) ** 0.5}"
+    assert dot(all[0], all[1]) > dot(all[0], all[2]) + 0.2, f"alike: {dot(all[0], all[1])}, not: {dot(all[0], all[2])}"
+
+
+def same(a, b):
+    """Two vectors of one text: exact but for how they are written."""
+    assert max(abs(x - y) for x, y in zip(a, b, strict=True)) < 1e-6
 
 
 def run(*checks):

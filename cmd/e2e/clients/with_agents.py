@@ -1,13 +1,17 @@
-"""The Agents SDK over chat completions: a run that calls a function tool."""
+"""The Agents SDK: a run that calls a function tool. It speaks chat completions, or with
+the argument responses those, which are its default."""
 
 import asyncio
 
 import openai
-from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 
 from checks import *
 
 set_tracing_disabled(True)
+RESPONSES = sys.argv[1:] == ["responses"]
+Model = OpenAIResponsesModel if RESPONSES else OpenAIChatCompletionsModel
+SHORTEST = 60 if RESPONSES else SHORT["max_tokens"]  # it takes no response that is cut off
 called = []
 
 
@@ -20,8 +24,8 @@ def get_weather(city: str, unit: Literal["C", "F"]) -> str:
 
 def agent(base=OPEN, model=MODEL, client={}, settings={}, **more):
     made = openai.AsyncOpenAI(**{"base_url": base, "api_key": "none", "max_retries": 0, "timeout": 60, **client})
-    return Agent(name="A", model=OpenAIChatCompletionsModel(model=model, openai_client=made),
-                 model_settings=ModelSettings(**{"temperature": 0, "max_tokens": 12, **settings}), **more)
+    return Agent(name="A", model=Model(model=model, openai_client=made),
+                 model_settings=ModelSettings(**{"temperature": 0, "max_tokens": SHORTEST, **settings}), **more)
 
 
 def ask(text="Say hi", **more):
@@ -100,10 +104,28 @@ def timeouts():
 
 def usage():
     u = ask().context_wrapper.usage
-    counts(u.input_tokens, u.output_tokens, u.total_tokens)
+    assert u.input_tokens > 0 and 0 < u.output_tokens <= SHORTEST, u
+    equal(u.total_tokens, u.input_tokens + u.output_tokens)
     equal(u.requests, 1)
     r, _ = asyncio.run(follow(agent(settings={"include_usage": True}), "Say hi"))
     equal(r.context_wrapper.usage.total_tokens, u.total_tokens)
 
 
-run(chat, stream, tools, structured, errors, retries, cancellation, timeouts, usage)
+def turns():
+    async def talk():
+        first = await Runner.run(agent(), "Say hi")
+        second = await Runner.run(agent(), "Say hi", previous_response_id=first.last_response_id)
+        r = Runner.run_streamed(agent(), "Say hi", previous_response_id=first.last_response_id)
+        async for _ in r.stream_events():
+            pass
+        equal(r.final_output, second.final_output)
+        assert second.context_wrapper.usage.input_tokens > first.context_wrapper.usage.total_tokens, "the first turn is not there"
+        # A run of two turns whose second sends the call's result alone.
+        settings = {"tool_choice": "required", "max_tokens": 100, "parallel_tool_calls": False}
+        r = await Runner.run(agent(tools=[get_weather], settings=settings), "What is the weather in Oslo?", auto_previous_response_id=True)
+        assert r.final_output and len(r.raw_responses) == 2, r
+
+    asyncio.run(talk())
+
+
+run(chat, stream, tools, structured, errors, retries, cancellation, timeouts, usage, *[turns] * RESPONSES)

@@ -3,7 +3,7 @@
 import openai
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
+from langchain_openai import ChatOpenAI, OpenAI, OpenAIEmbeddings
 
 from checks import *
 
@@ -97,4 +97,47 @@ def usage():
     equal((whole.usage_metadata["output_tokens"], whole.usage_metadata["total_tokens"]), (u["output_tokens"], u["total_tokens"]))
 
 
-run(chat, stream, tools, structured, errors, retries, cancellation, timeouts, usage)
+def embeddings():
+    # Its own tokens are those of OpenAI's models.
+    e = OpenAIEmbeddings(base_url=EMBED, api_key="none", model=MODEL, max_retries=0, check_embedding_ctx_length=False)
+    all = e.embed_documents(TEXTS)
+    vectors(all)
+    same(e.embed_query(TEXTS[0]), all[0])
+    raises(openai.NotFoundError, lambda: OpenAIEmbeddings(base_url=EMBED, api_key="none", model="unknown", max_retries=0,
+                                                          check_embedding_ctx_length=False).embed_query("x"), code="model_not_found")
+
+
+def completions():
+    m = OpenAI(base_url=OPEN, api_key="none", model=MODEL, max_retries=0, temperature=0, max_tokens=12)
+    whole = m.invoke("Once upon a time")
+    assert whole
+    equal("".join(m.stream("Once upon a time")), whole)
+
+
+def responses():
+    def m(base=OPEN, **more):
+        return model(base, use_responses_api=True, **{"max_tokens": 16, **more})
+
+    whole = m().invoke("Say hi")
+    assert whole.text and whole.response_metadata["id"].startswith("resp_"), whole
+    equal("".join(c.text for c in m().stream("Say hi")), whole.text)
+    u = whole.usage_metadata
+    equal(u["total_tokens"], u["input_tokens"] + u["output_tokens"])
+
+    ask = HumanMessage("What is the weather in Oslo?")
+    bound = m(max_tokens=100).bind_tools([get_weather], tool_choice="any", strict=True, parallel_tool_calls=False)
+    r = bound.invoke([ask])
+    equal(([c["name"] for c in r.tool_calls], r.invalid_tool_calls), (["get_weather"], []))
+    streamed = None
+    for chunk in bound.stream([ask]):
+        streamed = chunk if streamed is None else streamed + chunk
+    equal([(c["name"], c["args"]) for c in streamed.tool_calls], [(c["name"], c["args"]) for c in r.tool_calls])
+    after = m().invoke([ask, r, get_weather.invoke(r.tool_calls[0])])
+    kept = m(use_previous_response_id=True).invoke([ask, r, get_weather.invoke(r.tool_calls[0])])
+    assert after.text
+    equal(kept.text, after.text)
+    equal(type(m(max_tokens=100).with_structured_output(Mood, method="json_schema", strict=True).invoke("How are you?")), Mood)
+    raises(openai.BadRequestError, lambda: m(top_p=2).invoke("Say hi"), param="top_p")
+
+
+run(chat, stream, tools, structured, errors, retries, cancellation, timeouts, usage, embeddings, completions, responses)

@@ -82,4 +82,51 @@ def usage():
     equal((last.completion_tokens, last.total_tokens), (u.completion_tokens, u.total_tokens))
 
 
-run(chat, stream, tools, structured, errors, retries, cancellation, timeouts, usage)
+def embeddings():
+    at = dict(model="openai/" + MODEL, api_base=EMBED, api_key="none", max_retries=0)
+    r = litellm.embedding(input=TEXTS, **at)
+    vectors([d["embedding"] for d in r.data])
+    assert r.usage.prompt_tokens == r.usage.total_tokens > 15, r.usage
+    same(litellm.embedding(input=TEXTS[:1], encoding_format="float", **at).data[0]["embedding"], r.data[0]["embedding"])
+    raises(litellm.BadRequestError, lambda: litellm.embedding(input=["x"], dimensions=DIMENSIONS + 1, **at), status_code=400)
+
+
+def completions():
+    ask = dict(model="text-completion-openai/" + MODEL, api_base=OPEN, api_key="none", prompt="Once upon a time", max_retries=0, **SHORT)
+    whole = litellm.text_completion(**ask)
+    assert whole.choices[0].text, whole
+    equal("".join(c.choices[0].text or "" for c in litellm.text_completion(**ask, stream=True)), whole.choices[0].text)
+
+
+def responses():
+    at = dict(api_base=OPEN, api_key="none", custom_llm_provider="openai")
+
+    def ask(**more):
+        return litellm.responses(**{"model": "openai/" + MODEL, "api_base": OPEN, "api_key": "none", "input": "Say hi", "max_retries": 0,
+                                    "timeout": 60, **SHORT_RESPONSE, **more})
+
+    def text(r):
+        return "".join(c.text for o in r.output if o.type == "message" for c in o.content)
+
+    r = ask()
+    assert text(r), r
+    used(r.usage)
+    events = list(ask(stream=True))
+    equal("".join(e.delta for e in events if e.type == "response.output_text.delta"), text(r))
+    equal(text(events[-1].response), text(r))
+    second = ask(previous_response_id=r.id)
+    assert second.usage.input_tokens > r.usage.total_tokens, second.usage
+    equal(text(litellm.get_responses(response_id=second.id, **at)), text(second))
+    litellm.delete_responses(response_id=second.id, **at)
+    raises(litellm.NotFoundError, lambda: litellm.get_responses(response_id=second.id, **at))
+
+    tool = {"type": "function", **WEATHER_TOOL["function"]}
+    called = ask(input=WEATHER, tools=[tool], tool_choice="required", parallel_tool_calls=False, max_output_tokens=100)
+    Weather.model_validate_json(called.output[0].arguments)
+    result = {"type": "function_call_output", "call_id": called.output[0].call_id, "output": "12 degrees"}
+    assert text(ask(input=[result], tools=[tool], tool_choice="none", previous_response_id=called.id))
+    Mood.model_validate_json(text(ask(text_format=Mood, max_output_tokens=60)))
+    raises(litellm.BadRequestError, lambda: ask(temperature=3), status_code=400)
+
+
+run(chat, stream, tools, structured, errors, retries, cancellation, timeouts, usage, embeddings, completions, responses)

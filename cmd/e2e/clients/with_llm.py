@@ -17,10 +17,11 @@ import openai
 
 from checks import *
 
-servers = {"open": OPEN, "one": ONE, "turns": TURNS, "keyless": KEYED, "keyed": KEYED, "unknown": OPEN}
+os.environ["OPENAI_BASE_URL"] = EMBED  # of its embedding models
+servers = {"open": OPEN, "one": ONE, "turns": TURNS, "keyless": KEYED, "keyed": KEYED, "unknown": OPEN, "plain": OPEN, "kept": OPEN}
 Path(home.name, "extra-openai-models.yaml").write_text(yaml.safe_dump([
     {"model_id": name, "model_name": name if name == "unknown" else MODEL, "api_base": base, "supports_tools": True, "supports_schema": True,
-     **({"api_key_name": "thoth"} if name == "keyed" else {})}
+     **{"keyed": {"api_key_name": "thoth"}, "plain": {"completion": True}, "kept": {"responses": True}}.get(name, {})}
     for name, base in servers.items()]))
 Path(home.name, "keys.json").write_text(json.dumps({"thoth": KEY}))
 
@@ -60,18 +61,23 @@ def stream():
     equal("".join(pieces), ask().text())
 
 
-def tools():
+def call_and_answer(name):
+    """A call, its result and an answer, whole and streamed."""
     for stream in (False, True):
-        chain = llm.get_model("open").chain(PARROT, tools=[get_weather], stream=stream, options={"max_tokens": 60, "temperature": 0})
+        chain = llm.get_model(name).chain(PARROT, tools=[get_weather], stream=stream, options={"max_tokens": 60, "temperature": 0})
         first = next(iter(chain.responses()))
         calls = first.tool_calls()
         assert calls, first.text()
         equal([(c.name, c.arguments) for c in calls], [("get_weather", {"city": "Oslo"})] * len(calls))
         results = first.execute_tool_calls()
         equal(results[0].output, "12 degrees in Oslo")
-        after = llm.get_model("open").conversation()
+        after = llm.get_model(name).conversation()
         after.responses.append(first)
         assert after.prompt("Say hi", tool_results=results, tools=[get_weather], stream=stream, **SHORT).text()
+
+
+def tools():
+    call_and_answer("open")
 
 
 def structured():
@@ -109,4 +115,26 @@ def usage():
     equal((s.usage().input, s.usage().output), (u.input, u.output))
 
 
-run(chat, stream, tools, structured, errors, retries, cancellation, usage)
+def embeddings():
+    m = llm.get_embedding_model("3-small")
+    m.key = "none"
+    all = list(m.embed_multi(TEXTS))
+    vectors(all)
+    same(m.embed(TEXTS[0]), all[0])
+
+
+def completions():
+    whole = ask("plain", "Once upon a time").text()
+    assert whole
+    equal("".join(ask("plain", "Once upon a time", stream=True)), whole)
+
+
+def responses():
+    whole = ask("kept").text()
+    assert whole
+    equal("".join(ask("kept", stream=True)), whole)
+    Mood.model_validate_json(ask("kept", schema=Mood, max_tokens=60).text())
+    call_and_answer("kept")
+
+
+run(chat, stream, tools, structured, errors, retries, cancellation, usage, embeddings, completions, responses)

@@ -2,59 +2,22 @@
 "use strict";
 
 const assert = require("node:assert/strict");
-const { OpenAI, ...openai } = require("openai");
+const openai = require("openai");
 const { zodResponseFormat, zodFunction } = require("openai/helpers/zod");
 const { LengthFinishReasonError } = require("openai/error");
 const { z } = require("zod");
+const { MODEL, ONE, TURNS, KEYED, EMBED, client, all, raises, inFlight, freed, run } = require("./checks.cjs");
 
-const MODEL = "test-model";
-const [OPEN, ONE, TURNS, KEYED] = ["OPEN", "ONE", "TURNS", "KEYED"].map((n) => process.env["THOTH_CLIENTS_" + n]);
 const HELLO = [{ role: "user", content: "Say hi" }];
 const SHORT = { model: MODEL, messages: HELLO, max_tokens: 12, temperature: 0 };
 // An answer of a minute: the ends of a turn are kept out.
 const ENDLESS = { ...SHORT, max_tokens: 3500, logit_bias: { 0: -100, 2: -100 } };
-const SOON = 8000; // ms
+const create = (body, base, more) => client(base, more).chat.completions.create({ ...SHORT, ...body });
 
 const Mood = z.object({ mood: z.enum(["calm", "angry"]), level: z.union([z.literal(1), z.literal(2)]) });
 const Weather = z.object({ city: z.string().max(12), unit: z.enum(["C", "F"]) });
 
-const client = (base = OPEN, more = {}) => new OpenAI({ baseURL: base, apiKey: "none", maxRetries: 0, timeout: 60000, ...more });
-const create = (body, base, more) => client(base, more).chat.completions.create({ ...SHORT, ...body });
-
-async function all(stream) {
-  const out = [];
-  for await (const x of stream) out.push(x);
-  return out;
-}
-
-// The call fails with exactly this kind of error, which has these attributes.
-async function raises(kind, call, attributes = {}) {
-  let e;
-  try {
-    await call();
-  } catch (caught) {
-    e = caught;
-  }
-  assert.ok(e, `no error, want ${kind.name}`);
-  assert.equal(e.constructor, kind, `saw ${e}`);
-  for (const [name, want] of Object.entries(attributes)) assert.equal(e[name], want, name);
-  return e;
-}
-
-async function inFlight() {
-  const r = await fetch(ONE.replace(/\/v1$/, "/stats"));
-  return (await r.json()).host.in_flight;
-}
-
-// The one place is given back long before the answer could have ended.
-async function freed() {
-  for (const end = Date.now() + SOON; await inFlight(); ) {
-    assert.ok(Date.now() < end, "the server still works after the client has left");
-    await new Promise((r) => setTimeout(r, 20));
-  }
-}
-
-const checks = {
+run({
   async chat() {
     assert.ok((await all(client().models.list())).some((m) => m.id === MODEL));
     assert.equal((await client().models.retrieve(MODEL)).id, MODEL);
@@ -150,18 +113,27 @@ const checks = {
     assert.equal(chunks.at(-1).usage.total_tokens, whole.total_tokens);
     assert.ok(chunks.slice(0, -1).every((c) => c.usage === null));
   },
-};
 
-(async () => {
-  for (const [feature, check] of Object.entries(checks)) {
-    const begin = Date.now();
-    let saw = "";
-    try {
-      await check();
-    } catch (e) {
-      saw = e.stack ?? String(e);
-    }
-    console.log(JSON.stringify({ feature, saw, seconds: (Date.now() - begin) / 1000 }));
-  }
-  process.exit(0); // sockets of what was given up may still be open
-})();
+  async embeddings() {
+    const texts = ["a cat sits on the mat", "a kitten rests on a rug", "the price of copper fell"];
+    const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
+    const c = client(EMBED);
+    const r = await c.embeddings.create({ model: MODEL, input: texts }); // asks for base64, and takes it apart
+    const v = r.data.map((d) => d.embedding);
+    assert.deepEqual(v.map((x) => x.length), [384, 384, 384]);
+    assert.ok(dot(v[0], v[1]) > dot(v[0], v[2]) + 0.2);
+    const [floats] = (await c.embeddings.create({ model: MODEL, input: texts[0], encoding_format: "float" })).data;
+    assert.ok(floats.embedding.every((x, i) => Math.abs(x - v[0][i]) < 1e-6));
+    await raises(openai.BadRequestError, () => c.embeddings.create({ model: MODEL, input: "x", dimensions: 385 }), { param: "dimensions" });
+  },
+
+  async completions() {
+    const { messages, ...short } = SHORT;
+    const ask = { ...short, prompt: "Once upon a time" };
+    const whole = await client().completions.create(ask);
+    assert.ok(whole.choices[0].text);
+    const chunks = await all(await client().completions.create({ ...ask, stream: true }));
+    assert.equal(chunks.map((c) => c.choices[0].text).join(""), whole.choices[0].text);
+    await raises(openai.BadRequestError, () => client().completions.create({ ...ask, logprobs: 99 }), { param: "logprobs" });
+  },
+});

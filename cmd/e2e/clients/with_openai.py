@@ -117,4 +117,35 @@ def usage():
     equal((last.choices, last.usage.completion_tokens, last.usage.total_tokens), ([], whole.completion_tokens, whole.total_tokens))
 
 
-run(chat, stream, tools, structured, errors, retries, cancellation, timeouts, usage)
+def embeddings():
+    c = client(EMBED)
+    r = c.embeddings.create(model=MODEL, input=TEXTS)  # asks for base64, and takes it apart
+    vectors([d.embedding for d in r.data])
+    equal(([d.index for d in r.data], r.model, r.object), ([0, 1, 2], MODEL, "list"))
+    assert r.usage.prompt_tokens == r.usage.total_tokens > 15, r.usage
+    floats = c.embeddings.create(model=MODEL, input=TEXTS[0], encoding_format="float").data[0].embedding
+    same(floats, r.data[0].embedding)
+    equal(len(c.embeddings.create(model=MODEL, input="x", dimensions=64).data[0].embedding), 64)
+    raises(openai.BadRequestError, lambda: c.embeddings.create(model=MODEL, input="x", dimensions=DIMENSIONS + 1), param="dimensions")
+    raises(openai.BadRequestError, lambda: c.embeddings.create(model=MODEL, input=[]), param="input")
+    raises(openai.BadRequestError, lambda: c.chat.completions.create(model=MODEL, messages=HELLO))
+
+
+def completions():
+    c = client()
+    ask = dict(model=MODEL, prompt="Once upon a time", **SHORT)
+    r = c.completions.create(**ask, logprobs=2, echo=True)
+    whole = r.choices[0]
+    assert whole.text.startswith(ask["prompt"]) and len(whole.text) > len(ask["prompt"]), whole
+    equal("".join(whole.logprobs.tokens), whole.text)
+    counts(r.usage.prompt_tokens, r.usage.completion_tokens, r.usage.total_tokens)
+    chunks = list(c.completions.create(**ask, stream=True, stream_options={"include_usage": True}))
+    equal(ask["prompt"] + "".join(x.choices[0].text for x in chunks if x.choices), whole.text)
+    equal(chunks[-1].usage.total_tokens, r.usage.total_tokens)
+    two = c.completions.create(**{**ask, "prompt": [ask["prompt"], "One, two,"]}).choices
+    equal([x.index for x in two], [0, 1])
+    equal(ask["prompt"] + two[0].text, whole.text)
+    raises(openai.BadRequestError, lambda: c.completions.create(**ask, logprobs=99), param="logprobs")
+
+
+run(chat, stream, tools, structured, errors, retries, cancellation, timeouts, usage, embeddings, completions)
