@@ -134,6 +134,12 @@ func (h *Header) Numbers(key string) ([]int64, bool) {
 	return v, ok
 }
 
+// Flag gives a setting that is true or false.
+func (h *Header) Flag(key string) (on, ok bool) {
+	on, ok = h.values[key].(bool)
+	return on, ok
+}
+
 // Text gives a setting that is a text; a long one is not kept.
 func (h *Header) Text(key string) string {
 	s, _ := h.values[key].(string)

@@ -73,6 +73,9 @@ func Load(ctx context.Context, o Options, progress func(float32)) (engine.Engine
 	if err != nil {
 		return nil, err
 	}
+	if err := checkKind(model); err != nil {
+		return nil, err
+	}
 	backend, mem, err := chooseBackend(o)
 	if err != nil {
 		return nil, err

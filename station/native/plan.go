@@ -132,6 +132,30 @@ var encoders = map[string]bool{
 	"bert": true, "nomic-bert": true, "nomic-bert-moe": true, "neo-bert": true, "jina-bert-v2": true, "jina-bert-v3": true, "gemma-embedding": true,
 }
 
+// checkKind refuses models that the engine would load, and could not serve: those
+// without KV that are no encoders end the process at their first sequence.
+func checkKind(m *modelFile) error {
+	arch := m.header.Architecture()
+	bad := func(format string, args ...any) error {
+		return loadError(engine.LoadUnknownArch, "model file %s %s", m.path, fmt.Sprintf(format, args...))
+	}
+	layers, _ := m.header.Number(arch + ".block_count")
+	causal, said := m.header.Flag(arch + ".attention.causal")
+	switch {
+	case arch == "dream" || arch == "llada" || arch == "llada-moe" || arch == "rnd1":
+		return bad("is a diffusion model (%s), which writes no token after the other: this engine does not serve it", arch)
+	case arch == "wavtokenizer-dec":
+		return bad("makes sound (%s): this engine does not serve it", arch)
+	case arch == "t5" || arch == "t5encoder":
+		return bad("is of the family of T5 (%s), whose encoder this engine does not serve", arch)
+	case arch == "gemma-embedding" && layers < 6:
+		return bad("has %d layers; llama.cpp needs 6, of which one sees the whole text", layers)
+	case said && !causal && !encoders[arch]:
+		return bad("looks at a text from both sides (%s.attention.causal is false), which this engine serves of encoders only", arch)
+	}
+	return nil
+}
+
 const (
 	maxAutoEmbed = 8192 // tokens of a text, where nothing is set
 	embedTexts   = 64   // of one batch
