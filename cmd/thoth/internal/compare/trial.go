@@ -162,7 +162,7 @@ func has(v any, name string) bool { o, _ := v.(m); _, ok := o[name]; return ok }
 func whole(v any) bool { f, ok := v.(float64); return ok && f == float64(int64(f)) }
 
 // lacking says of a request that was refused that the server does not have it.
-var lacking = regexp.MustCompile(`(?i)not (yet )?(support|implement|enabl|available|offered)|unsupported|no embeddings|makes no|does not (have|make|know)|cannot be used here|not stored`)
+var lacking = regexp.MustCompile(`(?i)not (yet )?(support|implement|enabl|available|offered)|unsupported|no embeddings|makes no|cannot (rank|embed|make)|does not (have|make|know)|cannot be used here|not stored`)
 
 // offered ends the case as absent where the server says that it does not have what
 // was asked for.
