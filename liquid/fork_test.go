@@ -6,9 +6,11 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/station"
 	"thoth/station/stationtest"
 	"thoth/station/wire"
 )
@@ -141,8 +143,9 @@ func TestStream_FailedCallsOfAForkTakeTheNativePath(t *testing.T) {
 	}
 }
 
+// A session that a client was told of in the moment it left ends by its lease.
 func TestStream_AForkLeftMidwayLeavesNoSession(t *testing.T) {
-	g := newRig(t, stationtest.Options{EOGEvery: -1})
+	g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second})
 	for frames := range 40 {
 		ctx, cancel := context.WithCancel(t.Context())
 		q := seeded(long(fmt.Sprint(frames, "A"), 100), 4+frames%9)

@@ -64,8 +64,15 @@ func (b *buffer) String() string {
 
 func newRig(t *testing.T, eo stationtest.Options, change ...func(*Options)) *rig {
 	t.Helper()
+	return newRigOf(t, eo, station.Options{}, change...)
+}
+
+// newRigOf is newRig with options of the station.
+func newRigOf(t *testing.T, eo stationtest.Options, so station.Options, change ...func(*Options)) *rig {
+	t.Helper()
 	g := &rig{t: t, eng: stationtest.NewEngine(eo), logs: new(buffer), faults: map[string]fault{}}
-	st := station.New(station.Options{Build: "test", KV: kvstore.Options{WarmBytes: 64 << 20}, Logger: zerolog.Nop()})
+	so.Build, so.KV, so.Logger = "test", kvstore.Options{WarmBytes: 64 << 20}, zerolog.Nop()
+	st := station.New(so)
 	loaded := make(chan struct{})
 	st.Start(g.eng.Load, func(engine.Info) { close(loaded) })
 	<-loaded

@@ -81,7 +81,8 @@ type call struct {
 	release bool           // the sequence ends with the call
 	leave   bool           // the last sampled token stays staged
 	session string
-	home    *session // held busy for the call, until its end; the handler's; nil for none
+	home    *session // held busy for the call, until its end; nil for none
+	settled bool     // home has been given back; the handler's, as home is
 	fork    *fork    // it is a branch of; nil for a call of one answer
 	choice  int      // which branch
 	over    bool     // its last frame is out

@@ -218,7 +218,12 @@ func (st *Station) openCall(w http.ResponseWriter, r *http.Request, body any, la
 // openFork is openCall for routes that fork.
 func (st *Station) openFork(w http.ResponseWriter, r *http.Request, body any, later *wire.Later) (*loop, *wire.Error) {
 	l, e := st.open(w, r, body)
-	if n := later.Answers(); e == nil && (n < 1 || n > maxFork) {
+	switch n := later.Answers(); {
+	case e != nil || later.Fork == nil:
+	case l.forks() == 0:
+		e = unsupported("fork")
+		e.Message += ": the KV of this model cannot be cut: " + l.info.KVCutReason
+	case n < 1 || n > maxFork:
 		e = invalid("fork", "fork is %d; allowed is 1 to %d", n, maxFork)
 	}
 	if n := later.ForkWidth; e == nil && n < 0 {
@@ -331,6 +336,12 @@ func (st *Station) await(r *http.Request, l *loop, c *call, sink func([]wire.Fra
 			for _, f := range c.out.drain() {
 				st.settle(c, f, true)
 			}
+			// Answers that had ended before: their caller may never have heard of their sessions.
+			for _, b := range c.branches()[1:] {
+				if b.home != nil {
+					st.sessions.expire(b.home)
+				}
+			}
 			return wire.Frame{Type: wire.FrameError, Error: &wire.Error{Code: wire.CodeCancelled, Message: fmt.Sprintf("the caller went away: %v", err)}}, nil
 		}
 		for _, f := range frames {
@@ -360,10 +371,10 @@ func (st *Station) settle(c *call, f wire.Frame, gone bool) {
 }
 
 func (st *Station) settleOne(c *call, last wire.Frame, gone bool) {
+	defer func() { c.settled = true }()
 	s := c.home
-	c.home = nil
 	switch {
-	case s == nil:
+	case s == nil || c.settled:
 	case last.Type == wire.FrameError || c.release:
 		st.sessions.remove(s)
 	case gone: // the loop had completed it and holds the sequence idle

@@ -26,6 +26,15 @@ type fork struct {
 	held     []*call // until one of those has ended
 }
 
+// forks is the most answers that may share a prefill, 0 for a model whose KV has
+// no beginning to share.
+func (l *loop) forks() int {
+	if !l.info.KVCut {
+		return 0
+	}
+	return maxFork
+}
+
 // branches are the calls that one request made: a fork's, or the call alone.
 func (c *call) branches() []*call {
 	if c.fork == nil {

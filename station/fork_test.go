@@ -7,10 +7,12 @@ import (
 	"io"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"thoth/station"
+	"thoth/station/client"
 	"thoth/station/stationtest"
 	"thoth/station/wire"
 )
@@ -83,7 +85,6 @@ func TestFork_WhoWaitsForAPlaceCostsNoSecondPrefill(t *testing.T) {
 		"cells for the prompt": {Cells: 520, ContextLength: 460},
 		"one sequence":         {Sequences: 1},
 		"two sequences":        {Sequences: 2, Cells: 700},
-		"KV that is not cut":   {CannotMove: "its state has no positions", Sequences: 3, Cells: 1200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o.EOGEvery, o.BatchSize = -1, 64
@@ -100,6 +101,18 @@ func TestFork_WhoWaitsForAPlaceCostsNoSecondPrefill(t *testing.T) {
 			require.Zero(t, s.SwappedBytes+int64(s.CellsUsed)+int64(s.Swapped))
 		})
 	}
+}
+
+// What such a model keeps of a prompt has no positions that could be shared.
+func TestFork_IsNotOfferedWhereKVCannotBeCut(t *testing.T) {
+	f := start(t, stationtest.Options{CannotMove: "its state has no positions"}, station.Options{})
+	h, err := f.Health(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, h.Fork)
+	_, e := f.fork(t.Context(), forkOf(2, 20, 2))
+	require.Equal(t, wire.CodeUnsupported, e.Code)
+	require.Equal(t, "fork", e.Param)
+	require.Contains(t, e.Message, "its state has no positions")
 }
 
 func TestFork_AnswersDoNotDependOnTheSwapBudget(t *testing.T) {
@@ -230,6 +243,45 @@ func TestFork_EveryAnswersSessionCanBeSavedAndGoneOnWith(t *testing.T) {
 		f.forward(s)
 		require.Equal(t, f.fresh(next, 10), f.greedy(s, 10))
 	}
+}
+
+// The caller may never have heard of them.
+func TestFork_WhoGoesAwayLosesTheSessionsOfAnswersThatHaveEnded(t *testing.T) {
+	f := start(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Hour})
+	const n = 5
+	q := forkOf(4, 50, n)
+	trunk := f.embed(q.Prompt.Tokens)
+	p := f.eng.Pause()
+	ctx, cancel := context.WithCancel(t.Context())
+	q.ForkWidth = 1 // one answer after the other
+	var s *client.Stream
+	var opened sync.WaitGroup
+	opened.Go(func() {
+		var err error
+		s, err = f.DecodeNext(ctx, &wire.DecodeRequest{Session: trunk, Sampling: &q.Sampling, N: n, IgnoreEOG: true, LeaveLast: true, Later: q.Later})
+		require.NoError(t, err)
+	})
+	for range 1 + 2*(n-1) {
+		p.Step()
+	}
+	opened.Wait()
+	ended := 0
+	for ended < 2 {
+		fr, err := s.Next()
+		require.NoError(t, err)
+		if fr.Done != nil {
+			ended++
+		}
+	}
+	cancel()
+	_ = s.Close()
+	eventually(t, "the trunk's session is left, which has a name its caller knows", func() bool {
+		s, err := f.Stats(t.Context())
+		return err == nil && s.Sessions == 1 && s.Running+s.Waiting == 0
+	})
+	p.Resume()
+	_, err := f.KVDelete(t.Context(), trunk, &wire.KVDeleteRequest{})
+	require.NoError(t, err)
 }
 
 func TestFork_SessionsThatAreTooManyEndWithTheCall(t *testing.T) {

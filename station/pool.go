@@ -23,7 +23,6 @@ import (
 type pool struct {
 	eng       engine.Engine
 	cells     int
-	cut       bool // a sequence's first positions can be taken without the rest
 	top       int
 	residents []*sequence
 	free      []engine.SeqID
@@ -47,7 +46,7 @@ const moveCost = 80
 
 func newPool(eng engine.Engine, swapBudget int) *pool {
 	info := eng.Info()
-	p := &pool{eng: eng, cells: info.Cells, cut: info.KVCut, cellBytes: info.KVBytesToken, swapBudget: swapBudget}
+	p := &pool{eng: eng, cells: info.Cells, cellBytes: info.KVBytesToken, swapBudget: swapBudget}
 	for id := info.Sequences - 1; id >= 0; id-- {
 		p.free = append(p.free, engine.SeqID(id))
 	}
@@ -186,7 +185,7 @@ func (p *pool) swapOut(s *sequence) {
 		return
 	}
 	own := 0 // the first position that s keeps itself
-	if s.stem != nil && p.cut {
+	if s.stem != nil {
 		own = s.stem.n
 	}
 	if p.swappedBytes+(s.pos-own)*p.cellBytes > p.swapBudget {

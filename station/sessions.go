@@ -95,7 +95,8 @@ func (t *sessions) release(s *session) {
 	s.expiry = time.AfterFunc(t.lease, func() { t.expire(s) })
 }
 
-// expire ends a session whose lease ran out, unless a call came in between.
+// expire ends a session whose lease ran out, or whose owner has gone, unless a call
+// came in between.
 func (t *sessions) expire(s *session) {
 	t.mu.Lock()
 	gone := s.busy || t.mu.byID[s.id] != s

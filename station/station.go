@@ -215,9 +215,7 @@ func (st *Station) health() wire.Health {
 		h.KVTypeK, h.KVTypeV, h.FlashAttention = i.KVTypeK, i.KVTypeV, i.FlashAttention
 		proven, saves := l.unproven == nil && !l.encoder(), l.kvOff == ""
 		h.Embeddings, h.Rerank = l.embeddings(), l.reranks()
-		if !l.encoder() {
-			h.Fork = maxFork
-		}
+		h.Fork = l.forks()
 		h.DecodeNext, h.KVSession, h.KVReason = &proven, &saves, l.kvOff
 	}
 	if st.opts.NoKVSession {

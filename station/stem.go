@@ -33,17 +33,10 @@ func (p *pool) fork(trunk *sequence, branches []*sequence) {
 	for _, b := range branches {
 		b.pos, b.stem, b.out = g.n, g, true
 	}
-	if !p.cut {
-		p.copyStem(trunk) // the trunk will have moved on, and with it what it has
-		p.bereave(g)
-	}
 }
 
 // source finds a resident but one that has a stem's positions to share.
 func (p *pool) source(g *stem, but *sequence) *sequence {
-	if !p.cut {
-		return nil
-	}
 	for _, r := range p.residents {
 		if r.stem == g && r != but && !r.out && r.pos >= g.n {
 			return r

@@ -125,26 +125,6 @@ func TestStem_OfAnEarlierForkIsKept(t *testing.T) {
 	}
 }
 
-// A model whose KV cannot be cut has a branch's whole state only at the fork.
-func TestStem_OfAModelWhoseKVCannotBeCutIsCopiedAtOnce(t *testing.T) {
-	p, _ := newTestPool(t)
-	p.cut, p.swapBudget = false, 1<<20
-	trunk, b := branched(t, p, 40, 2)
-	require.Equal(t, 40*p.cellBytes, p.swappedBytes)
-	grow(t, p, trunk, 5)
-	require.True(t, p.place(b[0]))
-	require.Nil(t, b[0].base, "it shares no cells")
-	grow(t, p, b[0], 5)
-	p.swapOut(b[0])
-	require.Equal(t, 45, b[0].swapped.Len(), "whole")
-	require.True(t, p.place(b[0]))
-	require.True(t, p.place(b[1]))
-	require.Zero(t, p.swappedBytes)
-	for _, s := range []*sequence{trunk, b[0], b[1]} {
-		p.leave(s)
-	}
-}
-
 func TestStem_NobodyWaitsForIsNotCopied(t *testing.T) {
 	p, _ := newTestPool(t)
 	p.swapBudget = 1 << 20

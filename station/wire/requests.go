@@ -208,7 +208,8 @@ type ForwardResponse struct {
 //
 // With Fork the session goes on with answer 0. Each other answer gets a session
 // of its own, named in its done frame and the caller's from then on, unless the
-// call releases or there are too many sessions. A fork needs Sampling.
+// call releases or there are too many sessions; a caller who goes away before the
+// last frame loses them. A fork needs Sampling.
 type DecodeRequest struct {
 	Session   string    `json:"session"`
 	Sampling  *Sampling `json:"sampling,omitempty"`
