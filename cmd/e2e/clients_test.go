@@ -44,9 +44,9 @@ var clientScripts = []struct {
 	more           []string
 }{
 	{"with_openai.py", "", []string{"embeddings", "completions"}},
-	{"with_openai_responses.py", "", []string{"turns"}},
+	{"with_openai_responses.py", "", []string{"turns", "background"}},
 	{"with_node.cjs", "", []string{"embeddings", "completions"}},
-	{"with_node_responses.cjs", "", []string{"turns"}},
+	{"with_node_responses.cjs", "", []string{"turns", "background"}},
 	{"with_anthropic.py", "", nil},
 	{"with_langchain.py", "", []string{"embeddings", "completions", "responses"}},
 	{"with_litellm.py", "", []string{"embeddings", "completions", "responses"}},

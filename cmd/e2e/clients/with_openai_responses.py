@@ -16,6 +16,9 @@ def chat():
     assert r.id.startswith("resp_") and r.output_text and r.status in ("completed", "incomplete"), r
     equal((r.object, r.model, r.instructions, r.error), ("response", MODEL, "Be short.", None))
     equal([(o.type, o.role) for o in r.output], [("message", "assistant")])
+    logged = client().responses.create(**ASK, include=["message.output_text.logprobs"], top_logprobs=2)
+    said = logged.output[0].content[0].logprobs
+    equal(("".join(t.token for t in said), {len(t.top_logprobs) for t in said}), (logged.output_text, {2}))
     assert client().responses.create(**{**ASK, "input": HELLO}).output_text == r.output_text
 
 
@@ -102,12 +105,6 @@ def cancellation():
     taken()
     s.close()
     freed()
-    # In the background it is the server that is told.
-    r = c.responses.create(model=MODEL, input="Say hi", background=True, extra_body=ENDLESS_BIAS, **ENDLESS_RESPONSE)
-    assert r.status in ("queued", "in_progress"), r.status
-    equal(c.responses.cancel(r.id).status, "cancelled")
-    freed()
-    equal(c.responses.retrieve(r.id).status, "cancelled")
 
 
 def timeouts():
@@ -140,6 +137,9 @@ def turns():
     unkept = c.responses.create(**ASK, store=False)
     raises(openai.NotFoundError, lambda: c.responses.retrieve(unkept.id))
 
+
+def background():
+    c = client()
     r = c.responses.create(**ASK, background=True)
     end = time.monotonic() + 60
     while r.status in ("queued", "in_progress") and time.monotonic() < end:
@@ -147,5 +147,22 @@ def turns():
         r = c.responses.retrieve(r.id)
     equal(r.output_text, c.responses.create(**ASK).output_text)
 
+    # A client that goes, and comes again for the rest.
+    one = client(ONE)
+    s = one.responses.create(model=MODEL, input="Say hi", background=True, stream=True, extra_body=ENDLESS_BIAS, **ENDLESS_RESPONSE)
+    for e in s:
+        id = e.response.id if e.type == "response.created" else id
+        if e.type == "response.output_text.delta":
+            break
+    s.close()
+    taken()
+    rest = one.responses.retrieve(id, stream=True, starting_after=e.sequence_number)
+    equal(next(rest).sequence_number, e.sequence_number + 1)
+    equal(one.responses.cancel(id).status, "cancelled")
+    for _ in rest:
+        pass
+    freed()
+    equal(one.responses.retrieve(id).status, "cancelled")
 
-run(chat, stream, tools, structured, errors, retries, cancellation, timeouts, usage, turns)
+
+run(chat, stream, tools, structured, errors, retries, cancellation, timeouts, usage, turns, background)
