@@ -54,11 +54,11 @@ func (s *Server) unforked(choices int) {
 
 // callAll has the station answer a group. Each choice ends with an error event or
 // a done frame, unless ctx ended.
-func (s *Server) callAll(ctx context.Context, j *job, g group, events chan<- event) {
+func (s *Server) callAll(ctx context.Context, j *job, g group, f *feed) {
 	q := &j.calls[g.first]
 	if g.n == 1 {
 		q.Generate.Progress = true // a sign of life during a long prefill
-		s.failed(ctx, g.first, s.call(ctx, q, g, events), events)
+		f.fail(g.first, s.call(ctx, q, g, f))
 		return
 	}
 	fork, generate := *q, *q.Generate
@@ -67,14 +67,14 @@ func (s *Server) callAll(ctx context.Context, j *job, g group, events chan<- eve
 	if g.width < g.n {
 		generate.ForkWidth = g.width
 	}
-	err := s.call(ctx, &fork, g, events)
+	err := s.call(ctx, &fork, g, f)
 	if err == nil {
 		s.toldUnforked.Store(false)
 		return
 	}
 	var we *wire.Error
 	if !errors.As(err, &we) || we.Code != wire.CodeUnsupported || we.Param != "fork" {
-		s.failed(ctx, g.first, err, events)
+		f.fail(g.first, err)
 		return
 	}
 	s.unforked(g.n)
@@ -84,34 +84,28 @@ func (s *Server) callAll(ctx context.Context, j *job, g group, events chan<- eve
 	for i := g.first; i < g.first+g.n && slots.take(ctx, 1); i++ {
 		calls.Go(func() {
 			defer slots.give(1)
-			s.callAll(ctx, j, group{i, 1, 1}, events)
+			s.callAll(ctx, j, group{i, 1, 1}, f)
 		})
 	}
 }
 
 // call hands over what the station answers to a group.
-func (s *Server) call(ctx context.Context, q *liquid.Request, g group, events chan<- event) error {
+func (s *Server) call(ctx context.Context, q *liquid.Request, g group, f *feed) error {
 	stream, err := s.memory.Open(ctx, q)
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
 	for {
-		f, err := stream.Next()
+		frame, err := stream.Next()
 		switch {
 		case err == io.EOF:
 			return nil
 		case err != nil:
 			return err
-		case !sent(ctx, events, event{choice: g.first + f.Choice, frame: f, outcome: stream.Outcome(), group: g}):
+		case !f.take(event{choice: g.first + frame.Choice, frame: frame, outcome: stream.Outcome(), group: g, more: stream.More()}):
 			return nil
 		}
-	}
-}
-
-func (s *Server) failed(ctx context.Context, choice int, err error, events chan<- event) {
-	if err != nil {
-		sent(ctx, events, event{choice: choice, err: err})
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // record is what the log line and the metrics of a request are made of. The
-// handler's goroutine alone writes it.
+// handler's goroutine alone writes it, and while its choices are read, their [feed].
 type record struct {
 	id      string
 	key     string // the name of the caller's key; "" without keys

@@ -2,18 +2,16 @@ package host
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"thoth/host/dialect"
 	"thoth/host/openai"
-	"thoth/liquid"
 	"thoth/station/wire"
 )
 
-// sink turns what a job's choices hold into what the client sees. One goroutine
-// calls it.
+// sink turns what a job's choices hold into what the client sees. One goroutine at
+// a time calls it.
 type sink interface {
 	open(choice int)                                           // its first token is there, or its end; may come again
 	write(choice int, e dialect.Event, lp []wire.TokenLogprob) // lp is the sink's until it returns
@@ -23,26 +21,6 @@ type sink interface {
 	end()                                                      // all choices have ended
 	fail(e *openai.Error)                                      // instead of end
 	broken() error                                             // the client cannot be written to
-}
-
-// event is what one choice's goroutine hands over.
-type event struct {
-	choice  int
-	frame   *wire.Frame
-	err     error
-	outcome *liquid.Outcome // what is known of it by now
-	group   group           // of choices whose outcome it is; none: its own
-	tell    func()          // instead of a frame: to be called in the sink's goroutine
-}
-
-// sent hands an event over, unless ctx ended.
-func sent(ctx context.Context, events chan<- event, e event) bool {
-	select {
-	case events <- e:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // run waits for a place, calls the station, as many choices at once as the place is
@@ -55,10 +33,9 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	defer context.AfterFunc(s.hardStop, func() { cancel(context.Cause(s.hardStop)) })()
 	defer s.station.bind(cancel)()
 
-	ping := newPulse(s.o.PingInterval)
-	defer ping.stop()
 	asked := time.Now() // the prompt's own time comes before
-	if e := s.wait(ctx, j, ping, out); e != nil {
+	sent, e := s.wait(ctx, j, out)
+	if e != nil {
 		return e
 	}
 	defer j.place.leave()
@@ -69,10 +46,19 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	}
 
 	n := len(j.calls)
-	events := make(chan event, 16*n)
+	f := s.newFeed(j, out, sent)
+	if raw := j.choices[0].raw; raw != nil {
+		defer func() { j.rec.answered = raw.String() }() // a broken answer too
+	}
 	var calls sync.WaitGroup
-	defer calls.Wait()
-	defer cancel(nil) // before the wait, or it would never end
+	defer func() {
+		if j.left == 0 { // only the ends of streams are to come: cut before them, their connections would be lost
+			defer time.AfterFunc(streamEnd, func() { cancel(nil) }).Stop()
+		} else {
+			cancel(nil) // before the wait, or it would never end
+		}
+		calls.Wait()
+	}()
 	// In order, and no more at once than there are places for.
 	each, slots := n/j.prompts, newSlots(j.place.weight)
 	next := func(width int, work func()) {
@@ -82,7 +68,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	}
 	generate := func(p int) {
 		for _, g := range s.groups(j, p*each, each) {
-			next(g.width, func() { s.callAll(ctx, j, g, events) })
+			next(g.width, func() { s.callAll(ctx, j, g, f) })
 		}
 	}
 	calls.Go(func() {
@@ -94,7 +80,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 			next(1, func() {
 				send := func(e event) bool {
 					e.choice += p * each
-					return sent(ctx, events, e)
+					return f.take(e)
 				}
 				if err := j.before(ctx, p, send); err != nil {
 					send(event{err: err})
@@ -104,34 +90,43 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 			})
 		}
 	})
-	e := s.feed(ctx, j, events, ping, out)
-	if e != nil {
+	if e := f.wait(ctx); e != nil {
 		j.brokenOff()
+		if e.Code == openai.CodeUnavailable {
+			s.station.suspect()
+		}
+		return e
 	}
-	if e != nil && e.Code == openai.CodeUnavailable {
-		s.station.suspect()
-	}
-	return e
+	out.end()
+	return nil
 }
+
+// streamEnd is the time for the end of a station's stream, which follows its last
+// frame at once.
+const streamEnd = time.Second
 
 // widest is the part of all places that one request may have: a few requests of
 // many answers each would keep everybody else waiting.
 const widest = 4
 
-// wait gets the job a place, keeping a stream alive meanwhile.
-func (s *Server) wait(ctx context.Context, j *job, ping *pulse, out sink) *openai.Error {
+// wait gets the job a place, keeping a stream alive meanwhile, and says when the
+// client was sent something last.
+func (s *Server) wait(ctx context.Context, j *job, out sink) (sent time.Time, e *openai.Error) {
+	sent = time.Now()
 	j.place = s.admission.enter(min(len(j.calls), max(1, s.o.MaxInFlight/widest)))
 	if j.place == nil {
-		return openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
+		return sent, openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
 	}
+	ping := newPulse(s.o.PingInterval)
+	defer ping.stop()
 	for {
 		select {
 		case <-j.place.ready:
 			if ctx.Err() == nil {
-				return nil
+				return sent, nil
 			}
 		case <-ctx.Done():
-		case <-ping.C():
+		case sent = <-ping.C():
 			out.ping()
 			ping.beat()
 			continue
@@ -139,110 +134,7 @@ func (s *Server) wait(ctx context.Context, j *job, ping *pulse, out sink) *opena
 		break
 	}
 	j.place.leave()
-	return causeOf(ctx)
-}
-
-// feed hands events to the sink until every choice has ended.
-func (s *Server) feed(ctx context.Context, j *job, events <-chan event, ping *pulse, out sink) *openai.Error {
-	silence := time.NewTimer(s.o.PrefillTimeout)
-	defer silence.Stop()
-	limit := s.o.PrefillTimeout
-	begun, waiting := make([]bool, len(j.calls)), len(j.calls) // choices with a token or their end, and those without
-	s.open(j, out)
-	choices := j.choices
-	if raw := choices[0].raw; raw != nil {
-		defer func() { j.rec.answered = raw.String() }() // a broken answer too
-	}
-	for j.left > 0 {
-		var ev event
-		select {
-		case ev = <-events:
-		default:
-			if out.flush() {
-				ping.beat()
-			}
-			if err := out.broken(); err != nil {
-				return openai.NewError(openai.CodeCancelled, "", "the client cannot be written to: %s", err)
-			}
-			select {
-			case ev = <-events:
-			case <-ping.C():
-				out.ping()
-				ping.beat()
-				continue
-			case <-silence.C:
-				s.station.suspect()
-				return openai.NewError(openai.CodeTimeout, "", "the station sent nothing for %s", limit).Retry(5 * time.Second)
-			case <-ctx.Done():
-				return causeOf(ctx)
-			}
-		}
-		if ev.outcome != nil {
-			j.outcomes[ev.choice] = ev.outcome
-			for i := range ev.group.n {
-				j.outcomes[ev.group.first+i] = ev.outcome
-			}
-		}
-		if ev.err != nil {
-			if ctx.Err() != nil {
-				return causeOf(ctx)
-			}
-			return j.named(openai.FromWire(ev.err))
-		}
-		if ev.tell != nil {
-			silence.Reset(limit)
-			ev.tell()
-			continue
-		}
-		switch ev.frame.Type {
-		case wire.FrameText, wire.FrameDone:
-			if j.rec.ttft == 0 {
-				j.rec.ttft = time.Since(j.rec.arrived)
-			}
-			if !begun[ev.choice] {
-				begun[ev.choice] = true
-				waiting--
-				j.begun(ev.choice)
-			}
-			if waiting == 0 { // until then a prompt may be at its prefill, or behind others
-				limit = s.o.TokenTimeout
-			}
-		}
-		silence.Reset(limit)
-		switch ev.frame.Type {
-		case wire.FrameProgress:
-			if p := ev.frame.Progress; p != nil {
-				j.progress(ev.choice, p)
-			}
-		case wire.FrameText:
-			j.rec.spent.CompletionTokens += len(ev.frame.Tokens)
-			choices[ev.choice].frame(ev.frame)
-		case wire.FrameDone:
-			if ev.frame.Done == nil {
-				return openai.NewError(openai.CodeInternal, "", "the station ended an answer without saying why")
-			}
-			j.ended[ev.choice] = ev.frame.Done
-			j.left--
-			choices[ev.choice].done(ev.frame.Done)
-			j.charge(ev.choice, ev.frame.Done.PromptTokens)
-			j.rec.usage, j.rec.outcome = j.usage(), j.outcome()
-		}
-	}
-	out.end()
-	return nil
-}
-
-// open makes the choices of a job; the text of the first one is logged where
-// prompts are.
-func (s *Server) open(j *job, out sink) {
-	j.choices = make([]choice, len(j.calls))
-	for i := range j.choices {
-		c := &j.choices[i]
-		c.out, c.index, c.parser = out, i, j.shape.parser()
-	}
-	if s.o.LogPrompts {
-		j.choices[0].raw = new(strings.Builder)
-	}
+	return sent, causeOf(ctx)
 }
 
 // retryAfter guesses when a place may be free: a second per request ahead of

@@ -157,6 +157,9 @@ func (s *Stream) Next() (*wire.Frame, error) {
 	}
 }
 
+// More tells that the next frame is here already: Next will not wait.
+func (s *Stream) More() bool { return s.phase != forwarding && s.frames.More() }
+
 // evaluated goes from the end of the prefill to the decode.
 func (s *Stream) evaluated(f *wire.Frame) error {
 	switch s.session.began(f.Forward) {

@@ -52,6 +52,24 @@ func TestHost_KeepsNothingOfTenThousandRequests(t *testing.T) {
 	}, 10*time.Second, 20*time.Millisecond, "there were %d goroutines", first.Goroutines)
 }
 
+// A stream read to its last frame leaves its connection for the next one, though
+// that frame comes before the end of the stream: else a tenth of all calls and more would
+// begin with a new connection.
+func TestHost_KeepsItsConnectionsToTheStation(t *testing.T) {
+	st := newStation(t, "chatml.jinja", 0, false)
+	p := startHost(t, settings{Station: st.address})
+	p.ready()
+	const callers, each = 4, 100
+	newCrowd(t, p, callers).ask(t, each, func(i int) request {
+		r := chat(`"max_tokens":2`)
+		if i%2 == 0 {
+			r = r.streamed()
+		}
+		return r
+	})
+	require.LessOrEqual(t, st.idle.connections(), callers+2, "one for each, and for looks at the station")
+}
+
 // varied is a request of every kind in turn, each with a text of its own.
 func varied(i int) request {
 	more := fmt.Sprintf(`"max_tokens":3,"user":"user-%d"`, i)

@@ -205,6 +205,7 @@ func (c *clock) stop() {
 type idle struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
+	made  int // connections, ever
 }
 
 func (i *idle) note(c net.Conn, state http.ConnState) {
@@ -213,9 +214,19 @@ func (i *idle) note(c net.Conn, state http.ConnState) {
 	if i.conns == nil {
 		i.conns = map[net.Conn]bool{}
 	}
-	if delete(i.conns, c); state == http.StateIdle {
+	delete(i.conns, c)
+	switch state {
+	case http.StateNew:
+		i.made++
+	case http.StateIdle:
 		i.conns[c] = true
 	}
+}
+
+func (i *idle) connections() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.made
 }
 
 // close ends them: how many a host keeps depends on chance.

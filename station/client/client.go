@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -19,10 +18,6 @@ import (
 
 // DefaultURL is where a station listens unless told otherwise.
 const DefaultURL = "http://127.0.0.1:8000"
-
-// maxFrameBytes bounds one line of a stream: a frame with 20 top
-// log-probabilities for a held-back run of tokens stays far below it.
-const maxFrameBytes = 16 << 20
 
 // Client speaks to one station. It is safe for concurrent use.
 type Client struct {
@@ -146,87 +141,6 @@ func (c *Client) Generate(ctx context.Context, r *wire.GenerateRequest) (*Stream
 // DecodeNext samples from a session.
 func (c *Client) DecodeNext(ctx context.Context, r *wire.DecodeRequest) (*Stream, error) {
 	return c.stream(ctx, wire.RouteDecodeNext, r, r.Answers())
-}
-
-// Stream reads frames. It must be closed; closing it early cancels the request
-// at the station.
-type Stream struct {
-	ctx  context.Context
-	body io.ReadCloser
-	sc   *bufio.Scanner
-	end  bool
-
-	answers int // asked for
-	left    int // of them have not ended
-}
-
-// Next returns the next frame, io.EOF after the last answer's done frame, or
-// *wire.Error: that of an error frame, or CodeUnavailable when the stream ended
-// without either.
-func (s *Stream) Next() (*wire.Frame, error) {
-	if s.end {
-		return nil, io.EOF
-	}
-	for s.sc.Scan() {
-		line := s.sc.Bytes()
-		if len(line) == 0 {
-			continue
-		}
-		f, err := decodeFrame(line)
-		if err != nil {
-			s.end = true
-			if s.sc.Err() != nil || s.ctx.Err() != nil { // half a line: the connection broke inside it
-				return nil, transportError(s.ctx, s.sc.Err())
-			}
-			return nil, &wire.Error{Code: wire.CodeUnavailable, Message: "the station sent a line that is not a frame", Retryable: true}
-		}
-		if f.Choice < 0 || f.Choice >= s.answers {
-			s.end = true
-			return nil, &wire.Error{Code: wire.CodeUnavailable, Message: "the station sent a frame of an answer that was not asked for", Retryable: true}
-		}
-		switch f.Type {
-		case wire.FrameDone:
-			s.left--
-			s.end = s.left == 0
-			return f, nil
-		case wire.FrameError:
-			s.end = true
-			if f.Error == nil {
-				f.Error = &wire.Error{Code: wire.CodeInternal, Message: "the station sent an error frame without an error"}
-			}
-			return nil, f.Error
-		}
-		return f, nil
-	}
-	s.end = true
-	err := s.sc.Err()
-	if err == nil {
-		err = io.ErrUnexpectedEOF
-	}
-	return nil, transportError(s.ctx, err)
-}
-
-// Close ends the stream. After the last frame it reads the end of the body, or
-// the connection would not be reused.
-func (s *Stream) Close() error {
-	if s.end && s.ctx.Err() == nil {
-		s.sc.Scan()
-	}
-	return s.body.Close()
-}
-
-func (c *Client) stream(ctx context.Context, route string, body any, answers int) (*Stream, error) {
-	req, err := c.request(ctx, http.MethodPost, route, body)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := c.do(req)
-	if err != nil {
-		return nil, err
-	}
-	sc := bufio.NewScanner(resp.Body)
-	sc.Buffer(make([]byte, 0, 4096), maxFrameBytes)
-	return &Stream{ctx: ctx, body: resp.Body, sc: sc, answers: answers, left: answers}, nil
 }
 
 func get[T any](ctx context.Context, c *Client, route string) (*T, error) {

@@ -373,6 +373,30 @@ func TestStream_LongLines(t *testing.T) {
 	}
 }
 
+// A reader that waits for the last of many frames before it shows any would wait
+// for ever with a station that never pauses.
+func TestStream_MoreIsNotForEver(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := io.WriteString(w, `{"type":"text","text":"`+strings.Repeat("a", 100)+`"}`+"\n"); err != nil {
+				return
+			}
+		}
+	}, client.Options{})
+	s, err := c.Generate(t.Context(), &wire.GenerateRequest{})
+	require.NoError(t, err)
+	defer s.Close()
+	row := 0
+	for range 1000 {
+		_, err := s.Next()
+		require.NoError(t, err)
+		if row++; !s.More() {
+			row = 0
+		}
+		require.LessOrEqual(t, row, 4096/100, "as many as a buffer holds")
+	}
+}
+
 func TestRequestID_RoundTrips(t *testing.T) {
 	require.Empty(t, client.RequestID(t.Context()))
 	require.Equal(t, "a", client.RequestID(client.WithRequestID(t.Context(), "a")))

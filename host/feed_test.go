@@ -1,0 +1,67 @@
+package host
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"thoth/host/dialect"
+	"thoth/liquid"
+	"thoth/station/wire"
+)
+
+// counting is a sink that counts what reaches it, and panics at a word.
+type counting struct {
+	sink           // what is not called
+	texts, flushes int
+}
+
+func (c *counting) open(int)      {}
+func (c *counting) broken() error { return nil }
+func (c *counting) flush() bool   { c.flushes++; return true }
+func (c *counting) write(_ int, e dialect.Event, _ []wire.TokenLogprob) {
+	if e.Text == "panic" {
+		panic("a sink's own fault")
+	}
+	c.texts++
+}
+
+func newCountingFeed() (*feed, *counting) {
+	s := &Server{o: Options{PingInterval: time.Hour, PrefillTimeout: time.Hour, TokenTimeout: time.Hour}}
+	j := &job{rec: &record{arrived: time.Now()}, prompts: 1, calls: make([]liquid.Request, 1), outcomes: make([]*liquid.Outcome, 1),
+		ended: make([]*wire.Done, 1), left: 1}
+	out := new(counting)
+	return s.newFeed(j, out, time.Now()), out
+}
+
+func textEvent(text string, more bool) event {
+	return event{frame: &wire.Frame{Type: wire.FrameText, Text: text, Tokens: []int32{1}}, more: more}
+}
+
+func TestFeed_WhatIsHereTogetherLeavesTogether(t *testing.T) {
+	f, out := newCountingFeed()
+	for i := range 6 {
+		require.True(t, f.take(textEvent("a", i%3 != 2)))
+	}
+	require.Equal(t, []int{6, 2}, []int{out.texts, out.flushes})
+}
+
+// The choices are read in goroutines whose panic would end the program; only the
+// handler's makes an answer of it.
+func TestFeed_APanicIsTheHandlers(t *testing.T) {
+	f, out := newCountingFeed()
+	require.True(t, f.take(textEvent("a", false)))
+	require.False(t, f.take(textEvent("panic", false)))
+	require.False(t, f.take(textEvent("b", false)), "it is over")
+	require.Equal(t, 1, out.texts)
+	require.Panics(t, func() { _ = f.wait(t.Context()) })
+}
+
+func TestFeed_NothingReachesTheSinkBehindItsEnd(t *testing.T) {
+	f, out := newCountingFeed()
+	f.fail(0, &wire.Error{Code: wire.CodeEngine, Message: "a decode failed"})
+	require.False(t, f.take(textEvent("a", false)))
+	require.Zero(t, out.texts+out.flushes)
+	require.ErrorContains(t, f.wait(t.Context()), "a decode failed")
+}
