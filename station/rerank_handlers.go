@@ -1,6 +1,7 @@
 package station
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -30,7 +31,7 @@ func (st *Station) postRerank(w http.ResponseWriter, r *http.Request) *wire.Erro
 	if !m.Scores {
 		return &wire.Error{Code: wire.CodeUnsupported, Param: r.URL.Path, Message: r.URL.Path + " is not supported: " + m.NoScores}
 	}
-	texts, e := l.pairs(&q, m)
+	texts, e := l.pairs(r.Context(), &q, m)
 	if e != nil {
 		return e
 	}
@@ -50,9 +51,13 @@ func (st *Station) postRerank(w http.ResponseWriter, r *http.Request) *wire.Erro
 	return nil
 }
 
+// pairsAtOnce is how many pairs are made before they are judged. The first is made
+// alone: a query of megabytes must not be laid out with others to be refused.
+const pairsAtOnce = 32
+
 // pairs lays out the query with each document, and refuses a pair that is too
 // long: none is ever cut.
-func (l *loop) pairs(q *wire.RerankRequest, m engine.Embedding) ([]engine.Text, *wire.Error) {
+func (l *loop) pairs(ctx context.Context, q *wire.RerankRequest, m engine.Embedding) ([]engine.Text, *wire.Error) {
 	switch n := len(q.Documents); {
 	case q.Query == "":
 		return nil, invalid("query", "query is empty")
@@ -65,16 +70,23 @@ func (l *loop) pairs(q *wire.RerankRequest, m engine.Embedding) ([]engine.Text, 
 			return nil, invalid(name, "%s is empty", name)
 		}
 	}
-	texts, err := l.eng.(engine.Embedder).Pairs(q.Query, q.Documents)
-	if err != nil {
-		return nil, invalid("documents", "the texts cannot be tokenised: %v", err)
-	}
-	for i, t := range texts {
-		if n := len(t.Tokens); n > m.MaxTokens {
-			name := fmt.Sprintf("documents[%d]", i)
-			return nil, &wire.Error{Code: wire.CodeContextLength, Param: name,
-				Message: fmt.Sprintf("%s has %d tokens with the query and what stands around both; a pair may have at most %d", name, n, m.MaxTokens)}
+	texts := make([]engine.Text, 0, len(q.Documents))
+	for at := 1; len(texts) < len(q.Documents); at += pairsAtOnce {
+		if ctx.Err() != nil {
+			return nil, &wire.Error{Code: wire.CodeCancelled, Message: "the caller went away"}
 		}
+		pairs, err := l.eng.(engine.Embedder).Pairs(q.Query, q.Documents[len(texts):min(at, len(q.Documents))])
+		if err != nil {
+			return nil, invalid("documents", "the texts cannot be tokenised: %v", err)
+		}
+		for i, t := range pairs {
+			if n := len(t.Tokens); n > m.MaxTokens {
+				name := fmt.Sprintf("documents[%d]", len(texts)+i)
+				return nil, &wire.Error{Code: wire.CodeContextLength, Param: name,
+					Message: fmt.Sprintf("%s has %d tokens with the query and what stands around both; a pair may have at most %d", name, n, m.MaxTokens)}
+			}
+		}
+		texts = append(texts, pairs...)
 	}
 	return texts, nil
 }

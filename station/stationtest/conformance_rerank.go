@@ -62,6 +62,22 @@ func (s *suite) scores(t *testing.T) {
 		require.Equal(t, "documents[1]", e.Param)
 		require.Contains(t, e.Message, fmt.Sprint(m.MaxTokens))
 	})
+	t.Run("many documents", func(t *testing.T) {
+		many := make([]string, 70)
+		for i := range many {
+			many[i] = documents[i%len(documents)]
+		}
+		a, err := rank(query, many...)
+		require.NoError(t, err)
+		for i := range many {
+			require.InDelta(t, together.Scores[i%len(documents)], a.Scores[i], scoreDrift, "document %d", i)
+		}
+		many[69] = strings.Repeat("word ", m.MaxTokens+1)
+		_, err = rank(query, many...)
+		require.Equal(t, "documents[69]", requireCode(t, err, wire.CodeContextLength).Param)
+		_, err = rank(many[69], many...)
+		require.Equal(t, "documents[0]", requireCode(t, err, wire.CodeContextLength).Param, "a query may be too long for all of them")
+	})
 	t.Run("refusals", func(t *testing.T) {
 		for param, q := range map[string]wire.RerankRequest{
 			"query":        {Documents: []string{"a"}},
