@@ -93,7 +93,7 @@ func (s *Store) openUp(ctx context.Context, open opener, tried func()) bool {
 			s.o.Log.Info().Str("store", s.kind()).Int64("budget_bytes", s.o.BudgetBytes).Dur("ttl", s.o.TTL).Msg("responses are stored")
 		case ctx.Err() == nil:
 			if s.counts.because("the store cannot be used: " + bucket.Sentence(err)) { // the log alone has the place
-				s.o.Log.Error().Err(err).Msg("the store of responses cannot be used; it is tried again behind")
+				s.o.Log.Error().Err(err).Str("store", s.kind()).Msg("the store of responses cannot be used; it is tried again behind")
 			}
 		}
 		return err == nil
