@@ -224,7 +224,7 @@ func TestEntrypoint_AnyPortRestartsTheHostOnlyWhenItMoves(t *testing.T) {
 func TestEntrypoint_StationIsToldItsBackendAndNoSecrets(t *testing.T) {
 	t.Parallel()
 	dump := filepath.Join(t.TempDir(), "env")
-	r := start(t, setup{station: "-env " + dump, env: []string{"THOTH_STATION_PREFER_CPU=1", "PORT=0", "THOTH_API_KEYS=secret", "THOTH_OTHER=kept"}}).ready()
+	r := start(t, setup{station: "-env " + dump, env: []string{"THOTH_STATION_PREFER_CPU=1", "PORT=0", "THOTH_API_KEYS=secret", "THOTH_RESPONSES_KEY=secret", "THOTH_OTHER=kept"}}).ready()
 	b, err := os.ReadFile(dump)
 	require.NoError(t, err)
 	env := strings.Split(string(b), "\n")

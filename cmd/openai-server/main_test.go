@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"thoth/host/stored"
 	"thoth/station/wire"
 )
 
@@ -199,26 +201,31 @@ func TestProgram_BadSettingsFailFastAndByName(t *testing.T) {
 	strange := filepath.Join(t.TempDir(), "strange")
 	require.NoError(t, os.WriteFile(strange, []byte(`[{"name":"a","messages":[{"role":"banana","content":"x"}]}]`), 0o600))
 	for want, env := range map[string]string{
-		`PORT is "abc"`:                "PORT=abc",
-		`PORT is "0"`:                  "PORT=0",
-		`PORT is "70000"`:              "PORT=70000",
-		`THOTH_LISTEN is "nowhere"`:    "THOTH_LISTEN=nowhere",
-		"FAT_STATION_URL":              "FAT_STATION_URL=ftp://x",
-		"THOTH_PING_INTERVAL is 0":     "THOTH_PING_INTERVAL=0s",
-		"THOTH_MAX_IN_FLIGHT is 0":     "THOTH_MAX_IN_FLIGHT=0",
-		"THOTH_MAX_BODY_MEMORY is 1":   "THOTH_MAX_BODY_MEMORY=1",
-		"THOTH_API_KEYS holds no key":  "THOTH_API_KEYS= , ",
-		empty + " holds no key":        "THOTH_API_KEYS_FILE=" + empty,
-		"THOTH_API_KEYS_FILE":          "THOTH_API_KEYS_FILE=/nowhere/keys",
-		"THOTH_ADMIN_KEYS holds no":    "THOTH_ADMIN_KEYS= , ",
-		"THOTH_ADMIN_KEYS_FILE: open":  "THOTH_ADMIN_KEYS_FILE=/nowhere/keys",
-		`entry 0: ttl: "soon"`:         "THOTH_LIQUID_WARM=" + warm,
-		"THOTH_LIQUID_WARM":            "THOTH_LIQUID_WARM=/nowhere/warm",
-		`the warm prompt "a"`:          "THOTH_LIQUID_WARM=" + strange,
-		"--log-level must be one of":   "THOTH_LOG_LEVEL=loud",
-		"--max-in-flight: expected":    "THOTH_MAX_IN_FLIGHT=many",
-		"--idle-timeout: expected":     "THOTH_IDLE_TIMEOUT=soon",
-		"THOTH_HOST_DRAIN_SECONDS is ": "THOTH_HOST_DRAIN_SECONDS=-1",
+		`PORT is "abc"`:                      "PORT=abc",
+		`PORT is "0"`:                        "PORT=0",
+		`PORT is "70000"`:                    "PORT=70000",
+		`THOTH_LISTEN is "nowhere"`:          "THOTH_LISTEN=nowhere",
+		"FAT_STATION_URL":                    "FAT_STATION_URL=ftp://x",
+		"THOTH_PING_INTERVAL is 0":           "THOTH_PING_INTERVAL=0s",
+		"THOTH_MAX_IN_FLIGHT is 0":           "THOTH_MAX_IN_FLIGHT=0",
+		"THOTH_MAX_BODY_MEMORY is 1":         "THOTH_MAX_BODY_MEMORY=1",
+		"THOTH_API_KEYS holds no key":        "THOTH_API_KEYS= , ",
+		empty + " holds no key":              "THOTH_API_KEYS_FILE=" + empty,
+		"THOTH_API_KEYS_FILE":                "THOTH_API_KEYS_FILE=/nowhere/keys",
+		"THOTH_ADMIN_KEYS holds no":          "THOTH_ADMIN_KEYS= , ",
+		"THOTH_ADMIN_KEYS_FILE: open":        "THOTH_ADMIN_KEYS_FILE=/nowhere/keys",
+		`entry 0: ttl: "soon"`:               "THOTH_LIQUID_WARM=" + warm,
+		"THOTH_LIQUID_WARM":                  "THOTH_LIQUID_WARM=/nowhere/warm",
+		`the warm prompt "a"`:                "THOTH_LIQUID_WARM=" + strange,
+		`THOTH_RESPONSES_STORE: "here"`:      "THOTH_RESPONSES_STORE=here",
+		"THOTH_RESPONSES_BYTES is 0":         "THOTH_RESPONSES_BYTES=0",
+		"THOTH_RESPONSES_BYTES is 9":         "THOTH_RESPONSES_BYTES=9",
+		"THOTH_RESPONSES_TTL is -1s":         "THOTH_RESPONSES_TTL=-1s",
+		"THOTH_RESPONSES_KEY: want 32 bytes": "THOTH_RESPONSES_KEY=short",
+		"--log-level must be one of":         "THOTH_LOG_LEVEL=loud",
+		"--max-in-flight: expected":          "THOTH_MAX_IN_FLIGHT=many",
+		"--idle-timeout: expected":           "THOTH_IDLE_TIMEOUT=soon",
+		"THOTH_HOST_DRAIN_SECONDS is ":       "THOTH_HOST_DRAIN_SECONDS=-1",
 	} {
 		p := launch(t, "", env)
 		require.Error(t, p.wait(), env)
@@ -310,6 +317,20 @@ func TestSettings_WarmPromptsAreReadAtStart(t *testing.T) {
 	require.True(t, o.LiquidWarm[0].Pin)
 	require.Equal(t, 24*time.Hour, o.LiquidWarm[1].TTL)
 	require.Empty(t, parse(t).LiquidWarm, "none by default")
+}
+
+func TestSettings_WhereResponsesAreStoredReachesTheHost(t *testing.T) {
+	t.Setenv("THOTH_CACHE", "/cache")
+	o, err := parse(t).options(zerolog.Nop())
+	require.NoError(t, err)
+	r := o.Responses
+	require.Equal(t, []any{stored.Auto, "/cache", int64(1 << 30), int64(16 << 20), 720 * time.Hour, 5 * time.Second},
+		[]any{r.Address, r.CacheDir, r.BudgetBytes, r.RecordBytes, r.TTL, r.Timeout})
+	require.Nil(t, r.Key)
+	o, err = parse(t, "--responses-store=s3://b", "--responses-bytes=99999999", "--responses-ttl=1h", "--responses-key="+strings.Repeat("0a", 32)).options(zerolog.Nop())
+	require.NoError(t, err)
+	r = o.Responses
+	require.Equal(t, []any{"s3://b", int64(99999999), time.Hour, bytes.Repeat([]byte{10}, 32)}, []any{r.Address, r.BudgetBytes, r.TTL, r.Key})
 }
 
 func TestSettings_ZeroBacklogMeansNone(t *testing.T) {
