@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,11 +38,6 @@ const (
 	// openGrace is how long Open waits for the bucket: a folder takes milliseconds, and then
 	// the store is there from the first request on.
 	openGrace = 250 * time.Millisecond
-	// mostCalls bounds the calls that run at once, those that an operating system
-	// does not give back included.
-	mostCalls = 64
-	// parallel is how many objects are read or deleted at once.
-	parallel = 8
 	// tellUse is how often the bucket is told of a record's use.
 	tellUse = time.Minute
 	// mostChainRecords is how many records of the largest size a chain may have in bytes.
@@ -201,15 +197,17 @@ func (s *Store) read(ctx context.Context, b *opened, n name) (*Record, error) {
 	if size > mostRecordBytes {
 		return nil, faultFormat
 	}
-	object := make([]byte, size)
-	if _, err := io.ReadFull(in, object); err != nil {
+	// To its end, and not to its size: a folder tells that of the name, which another
+	// process may have given to the next version by now.
+	object := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	if _, err := object.ReadFrom(io.LimitReader(in, mostRecordBytes+1)); err != nil {
 		return nil, err
 	}
-	r, err := s.codec.decode(n, object)
+	r, err := s.codec.decode(n, object.Bytes())
 	if err != nil {
 		return nil, err
 	}
-	s.index.read(n, cost(size), r)
+	s.index.read(n, cost(int64(object.Len())), r)
 	return r, nil
 }
 
@@ -284,66 +282,4 @@ func (s *Store) note(ctx context.Context, of *bucket.Breaker, doing string, err 
 		return fmt.Errorf("%s the store of responses: %w", doing, err)
 	}
 	return nil
-}
-
-// call gives f the time of one call.
-func call[T any](ctx context.Context, s *Store, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
-	defer cancel()
-	return run(ctx, s, f)
-}
-
-// run gives f until ctx ends. Where the operating system hangs in a file call, f does not
-// hear of that end: it is left behind then, with its place, until it comes back.
-func run[T any](ctx context.Context, s *Store, f func(context.Context) (T, error)) (none T, err error) {
-	if err := ctx.Err(); err != nil {
-		return none, err // not every driver looks
-	}
-	select {
-	case s.calls <- struct{}{}:
-	case <-ctx.Done():
-		return none, ctx.Err()
-	}
-	type result struct {
-		v   T
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		defer func() { <-s.calls }() // Close waits for all places
-		v, err := f(ctx)
-		done <- result{v, err}
-	}()
-	select {
-	case r := <-done:
-		return r.v, r.err
-	case <-ctx.Done():
-	}
-	select {
-	case r := <-done: // both, and it is done
-		return r.v, r.err
-	default:
-		return none, ctx.Err()
-	}
-}
-
-// each runs f over a list, a few at a time, and gives the first error; it goes to
-// the end all the same.
-func each[T any](list []T, f func(T) error) (first error) {
-	var (
-		next  atomic.Int64
-		once  sync.Once
-		group sync.WaitGroup
-	)
-	for range min(parallel, len(list)) {
-		group.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(list); i = int(next.Add(1)) - 1 {
-				if err := f(list[i]); err != nil {
-					once.Do(func() { first = err })
-				}
-			}
-		})
-	}
-	group.Wait()
-	return first
 }

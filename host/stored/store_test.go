@@ -315,6 +315,35 @@ func TestStore_ManyAtOnce(t *testing.T) {
 	}
 }
 
+// A response in the background is stored again and again, each time with another size.
+func TestGet_FindsARecordThatIsBeingReplaced(t *testing.T) {
+	o := options(t.TempDir())
+	writer, reader := openStore(t, o), openStore(t, o)
+	put(t, writer, record("a", "", 100))
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		defer close(done)
+		for i := range 300 {
+			if err := writer.Put(t.Context(), record("a", "", 100+i%2*200)); err != nil {
+				t.Errorf("put: %v", err)
+				return
+			}
+		}
+	})
+	defer group.Wait()
+	for {
+		select {
+		case <-done:
+			require.Empty(t, reader.State().Drops)
+			return
+		default:
+		}
+		_, err := reader.Get(t.Context(), scope, "a")
+		require.NoError(t, err)
+	}
+}
+
 func TestClose_WaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFaulty(t)
