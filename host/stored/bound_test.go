@@ -10,6 +10,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+
+	"thoth/internal/bucket"
 )
 
 func TestPut_EvictsTheLongestUnused(t *testing.T) {
@@ -145,6 +147,30 @@ func TestSweep_DropsOldStraysOfOursAlone(t *testing.T) {
 		require.FileExists(t, f)
 	}
 	require.Equal(t, map[string]uint64{"stray": 4}, s.State().Drops)
+}
+
+// How many records there are delays neither a start nor a request.
+func TestStore_ServesBeforeItIsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(t)
+		n := newCodec(nil).name(scope, "a")
+		require.NoError(t, f.Objects.Write(t.Context(), n.String(), bucket.Writing(newCodec(nil).encode(n, record("a", "", 1)))))
+		f.list = make(chan struct{})
+		s := over(t, f, Options{Log: zerolog.Nop()})
+		began := time.Now()
+		put(t, s, record("b", "a", 1))
+		_, err := s.Chain(t.Context(), scope, "b", 5)
+		require.NoError(t, err)
+		require.NoError(t, s.Delete(t.Context(), scope, "b"))
+		require.True(t, s.State().On())
+		time.Sleep(time.Hour)
+		require.Equal(t, time.Hour, time.Since(began))
+		require.Equal(t, 1, s.State().Records, "what it has read")
+		close(f.list)
+		synctest.Wait()
+		require.Equal(t, 1, s.State().Records)
+		require.NoError(t, s.Close())
+	})
 }
 
 func TestIndex_AListingThatIsLateBringsNothingBack(t *testing.T) {

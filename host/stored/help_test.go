@@ -118,7 +118,8 @@ func age(t testing.TB, path string, by time.Duration) {
 // faulty is a bucket that a test may hang or fail, and that counts calls.
 type faulty struct {
 	bucket.Objects
-	hang  atomic.Bool // until the call's context ends
+	hang  atomic.Bool   // until the call's context ends
+	list  chan struct{} // listings of the top wait for it; nil: they do not
 	calls atomic.Int64
 
 	mu        sync.Mutex
@@ -191,6 +192,13 @@ func (f *faulty) List(ctx context.Context, prefix string, each func(bucket.Objec
 func (f *faulty) Top(ctx context.Context, each func(bucket.Object) error) error {
 	if err := f.before(ctx); err != nil {
 		return err
+	}
+	if f.list != nil {
+		select {
+		case <-f.list:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return f.Objects.Top(ctx, each)
 }

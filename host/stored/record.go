@@ -122,7 +122,7 @@ func (c codec) name(scope, id string) (n name) {
 
 // encode makes the object of a record.
 func (c codec) encode(n name, r *Record) []byte {
-	fields := []string{r.ID, r.Previous, string(r.Input), string(r.Response)}
+	fields := [][]byte{[]byte(r.ID), []byte(r.Previous), r.Input, r.Response}
 	size := headerBytes + sumBytes + 32 // the last for a seal
 	for _, f := range fields {
 		size += 4 + len(f)
