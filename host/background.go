@@ -13,8 +13,7 @@ import (
 // end. Its *record* is the response as it is now, in memory and in the store. While
 // it is under way its process renews the record's *lease*, every beat: a record
 // without an end whose lease is over is that of a process that died, and whoever
-// reads it says that it failed. What other processes do to a record, cancel or
-// delete, its run notices at the next beat.
+// reads it says that it failed. Its *fate* is what somebody wants to become of it.
 //
 // Invariants: at most most runs have not ended. A run is found here from before its
 // record is stored until after its end is. Those that ended stay, for who reads their
@@ -32,6 +31,7 @@ type background struct {
 		runs   map[string]*backgroundRun // by id
 		ended  []string                  // of those in runs, oldest first
 		active int                       // of those in runs
+		closed bool                      // none may enter
 	}
 }
 
@@ -47,13 +47,17 @@ func newBackground(o Options) *background {
 	return b
 }
 
-// enter makes room for a run, which must leave.
+// enter makes room for a run, which must leave, and then be done with tasks.
 func (b *background) enter(r *backgroundRun) *openai.Error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.active >= b.most {
 		return openai.NewError(openai.CodeBackground, "background", "background: at most %d responses may be under way, and %d are", b.most, b.mu.active).Retry(5 * time.Second)
 	}
+	if b.mu.closed {
+		return errDraining()
+	}
+	b.tasks.Add(1)
 	b.mu.active++
 	b.mu.runs[r.id] = r
 	b.forget()
@@ -111,5 +115,10 @@ func (b *background) underWay() int {
 	return b.mu.active
 }
 
-// wait returns when all runs have ended. No run may begin any more.
-func (b *background) wait() { b.tasks.Wait() }
+// wait returns when all runs have ended, and none can begin any more.
+func (b *background) wait() {
+	b.mu.Lock()
+	b.mu.closed = true
+	b.mu.Unlock()
+	b.tasks.Wait()
+}

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -31,18 +30,6 @@ type backgroundRun struct {
 	}
 }
 
-// fate is what somebody wants to become of a run.
-type fate int
-
-const (
-	toEnd     fate = iota
-	cancelled      // its end is that
-	deleted        // nothing of it is to be found
-)
-
-// errRunCancelled ends a run that somebody cancelled or deleted.
-var errRunCancelled = openai.NewError(openai.CodeCancelled, "", "the response was cancelled")
-
 // current is the record with the response as it is now.
 func (r *backgroundRun) current() *stored.Record {
 	now := r.record
@@ -50,22 +37,6 @@ func (r *backgroundRun) current() *stored.Record {
 	defer r.mu.Unlock()
 	now.Response = r.mu.response
 	return &now
-}
-
-// doom cancels or deletes a run; one that has its end keeps it.
-func (r *backgroundRun) doom(f fate) {
-	r.mu.Lock()
-	if !r.mu.ended && r.mu.fate < f {
-		r.mu.fate = f
-	}
-	r.mu.Unlock()
-	r.stop(errRunCancelled)
-}
-
-func (r *backgroundRun) doomed() fate {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.fate
 }
 
 // becomes replaces the response, by its last where it has ended.
@@ -101,18 +72,20 @@ func (s *Server) startBackground(r *http.Request, in *intake, q *responseRequest
 	if err := s.renew(ctx, run); err != nil {
 		run.stop(nil)
 		s.background.leave(run, false)
+		s.background.tasks.Done()
 		return nil, s.unreadable(run.id, err)
 	}
 	// The body counts until the run has its place; the key's limits hold to its end.
 	body := *in.hold
 	j.body, *in.hold = &body, hold{budget: &s.bodies}
 	rec.detached = true
-	s.background.tasks.Go(func() { s.runBackground(ctx, run, j, q) })
+	go s.runBackground(ctx, run, j, q)
 	return run, nil
 }
 
 // runBackground is a run from its place in the line to its stored end.
 func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, q *responseRequest) {
+	defer s.background.tasks.Done()
 	defer run.stop(nil)
 	alive, still := context.WithCancel(ctx)
 	var beating sync.WaitGroup
@@ -143,11 +116,11 @@ func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, 
 	if run.log != nil {
 		run.log.end()
 	}
-	s.background.leave(run, run.doomed() != deleted)
 	if key := callerOf(ctx); key != nil {
 		key.leave(j.rec)
 	}
 	s.finishBackground(run, j.rec)
+	s.background.leave(run, run.doomed() != deleted)
 	close(run.over)
 }
 
@@ -172,20 +145,24 @@ func (s *Server) guarded(ctx context.Context, j *job, out sink) (e *openai.Error
 	return s.run(ctx, j, out)
 }
 
-// endBackground stores the end of a run, and as cancelled that of one that was.
+// endBackground stores the end of a run, unless somebody wants another one.
 func (s *Server) endBackground(ctx context.Context, run *backgroundRun, resp *responses.Response) {
-	if run.doomed() == toEnd {
-		s.heed(ctx, run)
-	}
+	s.heed(ctx, run)
 	if run.doomed() == cancelled {
 		resp.Status, resp.Error = responses.StatusCancelled, nil
 	}
 	run.becomes(resp, true)
-	if run.doomed() == deleted {
-		return
+	if run.doomed() != deleted {
+		if err := s.put(ctx, run.current()); err != nil {
+			s.lost(run.id, err)
+			resp.Store = false
+			run.becomes(resp, true)
+			return
+		}
+		s.heed(ctx, run) // or one that was deleted a moment ago would be back
 	}
-	if err := s.put(ctx, run.current()); err != nil {
-		s.lost(run.id, err)
+	if run.doomed() == deleted {
+		s.erase(ctx, run)
 	}
 }
 
@@ -199,32 +176,13 @@ func (s *Server) beat(ctx context.Context, run *backgroundRun) {
 			return
 		case <-tick.C:
 		}
-		if !s.heed(ctx, run) {
+		if s.heed(ctx, run); run.doomed() != toEnd {
 			return
 		}
 		if err := s.renew(ctx, run); err != nil {
 			s.o.Log.Warn().Str("response", run.id).Err(err).Msg("the record of a background response cannot be renewed")
 		}
 	}
-}
-
-// heed looks whether another process has cancelled or deleted a run.
-func (s *Server) heed(ctx context.Context, run *backgroundRun) bool {
-	ctx, done := storing(ctx)
-	defer done()
-	r, err := s.responses.Get(ctx, run.scope, run.id)
-	switch {
-	case errors.Is(err, stored.ErrNotFound):
-		run.doom(deleted)
-		return false
-	case err != nil: // it will be seen at the next beat
-		return true
-	}
-	if resp, _, err := decoded(r); err == nil && resp.Status == responses.StatusCancelled {
-		run.doom(cancelled)
-		return false
-	}
-	return true
 }
 
 // renew stores the record of a run as one that is under way.

@@ -55,7 +55,7 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.queue, m.ttft, m.errors, m.lost, m.unforked,
+	m.registry.MustRegister(m.requests, m.seconds, m.queue, m.ttft, m.errors, m.unforked,
 		gauge("thoth_in_flight", "Answers in flight; each choice counts.", func() float64 { n, _ := a.counts(); return float64(n) }),
 		gauge("thoth_waiting", "Requests waiting for a place.", func() float64 { _, n := a.counts(); return float64(n) }),
 		gauge("thoth_ready", "1 when chats are served.", func() float64 {
@@ -65,7 +65,7 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 			return 0
 		}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.sums.MustRegister(m.tokens)
+	m.sums.MustRegister(m.tokens, m.lost)
 	return m
 }
 

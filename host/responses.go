@@ -106,7 +106,8 @@ func (s *Server) readResponse(ctx context.Context, in *intake, counting bool) (*
 	if e = s.admits(ctx, in.view, model, req.Cache()); e != nil {
 		return nil, e
 	}
-	if e = s.needStore(req); e != nil {
+	stores, e := s.mayStore(req)
+	if e != nil {
 		return nil, e
 	}
 	history, e := s.history(ctx, req, in.limits)
@@ -123,7 +124,7 @@ func (s *Server) readResponse(ctx context.Context, in *intake, counting bool) (*
 	}
 	rec := recordOf(ctx)
 	q.resp = responses.New(req, responses.NewID(responses.PrefixResponse), in.view.names[0], rec.arrived)
-	q.resp.Store = (req.Store == nil || *req.Store) && s.storesNot() == ""
+	q.resp.Store = stores
 	q.record = newRecord(scopeKey(ctx), q.resp, req, rec.arrived)
 	return q, nil
 }

@@ -24,41 +24,44 @@ type responseStore interface {
 
 var _ responseStore = (*stored.Store)(nil)
 
-// storeTimeout bounds one call of the store.
-const storeTimeout = 10 * time.Second
+const (
+	storeTimeout = 10 * time.Second // of one call of the store
+	storeRetry   = 5 * time.Second  // after which one that fails may be asked again
+)
 
-// storesNot is why no responses are stored, "" where they are, or will be again.
-func (s *Server) storesNot() string {
-	if st := s.responses.State(); st.State == "off" {
-		return st.Reason
-	}
-	return ""
-}
+// hasStore tells whether responses are stored, or would be if their store worked.
+func (s *Server) hasStore() bool { return s.responses.State().State != "off" }
 
-// needStore refuses what a request cannot have without a store.
-func (s *Server) needStore(req *responses.Request) *openai.Error {
-	why := s.storesNot()
+// mayStore refuses what a request cannot have where responses are not stored, and
+// tells whether this one's is to be.
+func (s *Server) mayStore(req *responses.Request) (bool, *openai.Error) {
+	st := s.responses.State()
 	for _, f := range []struct {
 		param string
 		given bool
+		now   bool // it cannot wait until the store works again
 		leave string
 	}{
-		{"previous_response_id", req.PreviousID != "", "send the whole conversation as input"},
-		{"background", req.Background, "wait for the answer, or stream it"},
-		{"store", req.Store != nil && *req.Store, "leave it out, or set it to false"},
+		{"previous_response_id", req.PreviousID != "", false, "send the whole conversation as input"},
+		{"background", req.Background, true, "wait for the answer, or stream it"},
+		{"store", req.Store != nil && *req.Store, true, "leave it out, or set it to false"},
 	} {
-		if f.given && why != "" {
-			return openai.NewError(openai.CodeUnsupported, f.param, "%s needs a store of responses, and there is none (%s): %s", f.param, why, f.leave)
+		switch {
+		case !f.given:
+		case st.State == "off":
+			return false, openai.NewError(openai.CodeUnsupported, f.param, "%s needs a store of responses, and there is none (%s): %s", f.param, st.Reason, f.leave)
+		case f.now && !st.On():
+			return false, openai.NewError(openai.CodeStore, f.param, "%s needs the store of responses, which cannot be used now (%s): %s", f.param, st.Reason, f.leave).Retry(storeRetry)
 		}
 	}
 	switch {
 	case !req.Background:
 	case s.o.MaxBackground == 0:
-		return openai.NewError(openai.CodeUnsupported, "background", "background is true, and this server makes no responses in the background: wait for the answer, or stream it")
+		return false, openai.NewError(openai.CodeUnsupported, "background", "background is true, and this server makes no responses in the background: wait for the answer, or stream it")
 	case req.Store != nil && !*req.Store:
-		return openai.NewError(openai.CodeInvalidValue, "background", "background is true and store is false: what is made in the background is stored, or nobody could ask for it")
+		return false, openai.NewError(openai.CodeInvalidValue, "background", "background is true and store is false: what is made in the background is stored, or nobody could ask for it")
 	}
-	return nil
+	return st.On() && (req.Store == nil || *req.Store), nil
 }
 
 // storing bounds a call of the store, which goes on when the client has gone: what
@@ -128,6 +131,15 @@ func (s *Server) found(ctx context.Context, id string) (*stored.Record, *respons
 		return nil, nil, e
 	}
 	resp, err := s.response(r)
+	if err == nil && underWay(resp) {
+		var f fate
+		switch f, err = s.fateOf(ctx, scope, id); f {
+		case cancelled:
+			resp.Status = responses.StatusCancelled
+		case deleted:
+			return nil, nil, noResponse(id)
+		}
+	}
 	if err != nil {
 		return nil, nil, s.unreadable(id, err)
 	}
@@ -136,7 +148,7 @@ func (s *Server) found(ctx context.Context, id string) (*stored.Record, *respons
 
 // fetch gets a record out of the store.
 func (s *Server) fetch(ctx context.Context, scope, id string) (*stored.Record, *openai.Error) {
-	if s.storesNot() != "" {
+	if !s.hasStore() {
 		return nil, noResponse(id)
 	}
 	ctx, done := context.WithTimeout(ctx, storeTimeout)
@@ -196,6 +208,8 @@ func noResponse(id string) *openai.Error {
 // unreadable is the answer while the store cannot be used. Its reason is the
 // operator's.
 func (s *Server) unreadable(id string, err error) *openai.Error {
-	s.o.Log.Warn().Str("response", id).Err(err).Msg("the store of responses cannot be used")
-	return openai.NewError(openai.CodeStore, "", "the store of responses cannot be used now; /health tells more").Retry(5 * time.Second)
+	if !errors.Is(err, stored.ErrFailing) { // it has told by itself
+		s.o.Log.Warn().Str("response", id).Err(err).Msg("the store of responses cannot be used")
+	}
+	return openai.NewError(openai.CodeStore, "", "the store of responses cannot be used now; /health tells more").Retry(storeRetry)
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -80,7 +81,16 @@ func dropLogprobs(resp *responses.Response) {
 
 // deleteResponse is DELETE /v1/responses/{id}; one that is on its way is cancelled.
 func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) {
-	ctx, id := r.Context(), chi.URLParam(r, "response_id")
+	id := chi.URLParam(r, "response_id")
+	if e := s.deleteStored(r.Context(), id); e != nil {
+		fail(w, r, e)
+		return
+	}
+	writeJSON(w, http.StatusOK, responses.NewDeleted(id))
+}
+
+// deleteStored deletes a response, wherever it is made.
+func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 	scope := scopeKey(ctx)
 	run := s.background.find(scope, id)
 	if run != nil {
@@ -88,20 +98,32 @@ func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) {
 		<-run.over
 		s.background.drop(id)
 	}
-	if s.storesNot() != "" {
-		fail(w, r, noResponse(id))
-		return
-	}
-	storing, done := storing(ctx)
-	defer done()
-	switch err := s.responses.Delete(storing, scope, id); {
-	case errors.Is(err, stored.ErrNotFound) && run == nil:
-		fail(w, r, noResponse(id))
-	case err != nil && !errors.Is(err, stored.ErrNotFound):
-		fail(w, r, s.unreadable(id, err))
+	record, e := s.fetch(ctx, scope, id)
+	switch {
+	case e == nil:
+	case run != nil && e.Code == openai.CodeNotFound:
+		return nil // the run did it
 	default:
-		writeJSON(w, http.StatusOK, responses.NewDeleted(id))
+		return e
 	}
+	if resp, err := s.response(record); err == nil && underWay(resp) {
+		f, err := s.fateOf(ctx, scope, id)
+		if err == nil && f == deleted {
+			return noResponse(id)
+		}
+		if err == nil {
+			err = s.ask(ctx, record, deleted)
+		}
+		if err != nil {
+			return s.unreadable(id, err)
+		}
+	}
+	ctx, done := storing(ctx)
+	defer done()
+	if err := s.responses.Delete(ctx, scope, id); err != nil && !errors.Is(err, stored.ErrNotFound) {
+		return s.unreadable(id, err)
+	}
+	return nil
 }
 
 // cancelResponse is POST /v1/responses/{id}/cancel. One that has its end already is
@@ -122,12 +144,10 @@ func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
 	case !resp.Background:
 		e = openai.NewError(openai.CodeInvalidValue, "response_id", "the response %s was not made in the background: only those can be cancelled", id)
 	case underWay(resp):
-		// Another process makes it, and will see this at its next beat.
-		resp.Status = responses.StatusCancelled
-		record.Response = encoded(resp)
-		if err := s.put(ctx, record); err != nil {
+		if err := s.ask(ctx, record, cancelled); err != nil {
 			e = s.unreadable(id, err)
 		}
+		resp.Status = responses.StatusCancelled
 	}
 	if e != nil {
 		fail(w, r, e)

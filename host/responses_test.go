@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,16 @@ type brokenStore struct {
 	responseStore
 	mu     sync.Mutex
 	broken bool
+	open   bool // it says that it fails
+}
+
+func (b *brokenStore) State() stored.State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open {
+		return stored.State{State: "failing", Reason: "writing: no space left"}
+	}
+	return b.responseStore.State()
 }
 
 var errBroken = errors.New("the disk is on fire")
@@ -319,9 +330,19 @@ func TestResponse_WithoutAStoreSaysSo(t *testing.T) {
 			require.Equal(t, 400, r.status, r.body)
 			require.Equal(t, "unsupported_parameter", r.code(t))
 			require.Equal(t, param, *errorParam(t, r))
-			require.Contains(t, r.body, h.storesNot())
+			require.Contains(t, r.body, h.responses.State().Reason)
 		}
 	}
+}
+
+// lost is how many responses could not be stored.
+func (h *testHost) lost() float64 {
+	_, rest, ok := strings.Cut(h.get("/metrics").body, "\nthoth_responses_lost_total ")
+	require.True(h.t, ok)
+	n, _, _ := strings.Cut(rest, "\n")
+	v, err := strconv.ParseFloat(n, 64)
+	require.NoError(h.t, err)
+	return v
 }
 
 func TestResponse_AStoreThatFailsTakesNoAnswerAway(t *testing.T) {
@@ -335,7 +356,7 @@ func TestResponse_AStoreThatFailsTakesNoAnswerAway(t *testing.T) {
 		require.Equal(t, "Hello there", saying(made))
 		require.False(t, made.Store, "it says that it is not stored")
 	}
-	require.Contains(t, h.get("/metrics").body, "thoth_responses_lost_total 2")
+	require.EqualValues(t, 2, h.lost())
 	for _, r := range []reply{h.kept(kept.ID), h.do("DELETE", "/v1/responses/"+kept.ID, ""), h.ask(`"a"`, `"background":true`), h.ask(`"a"`, `"previous_response_id":"`+kept.ID+`"`)} {
 		require.Equal(t, 503, r.status, r.body)
 		require.Equal(t, "store_unavailable", r.code(t))
@@ -345,6 +366,23 @@ func TestResponse_AStoreThatFailsTakesNoAnswerAway(t *testing.T) {
 	require.Zero(t, h.background.underWay())
 	broken.breaks(false)
 	require.Equal(t, kept, h.kept(kept.ID).response(t))
+}
+
+func TestResponse_AStoreThatSaysItFailsIsNotAskedToStore(t *testing.T) {
+	h := newHost(t, newFakeStation(t), keeping(t))
+	kept := h.ask(`"Say hi"`).response(t)
+	h.responses = &brokenStore{responseStore: h.responses, open: true}
+	require.False(t, h.ask(`"Say hi"`).response(t).Store)
+	require.Zero(t, h.lost())
+	require.Equal(t, 200, h.ask(`"Go on"`, `"previous_response_id":"`+kept.ID+`"`).status, "it may still be read")
+	for param, field := range map[string]string{"store": `"store":true`, "background": `"background":true`} {
+		r := h.ask(`"Say hi"`, field)
+		require.Equal(t, 503, r.status)
+		require.Equal(t, "store_unavailable", r.code(t))
+		require.Equal(t, param, *errorParam(t, r))
+		require.Contains(t, r.body, "no space left")
+	}
+	require.Contains(t, h.get("/health").body, `"responses_store":{"state":"failing"`)
 }
 
 func TestResponse_AClientThatLeavesCancelsIt(t *testing.T) {

@@ -1,0 +1,92 @@
+package host
+
+import (
+	"context"
+	"errors"
+
+	"thoth/host/openai"
+	"thoth/host/responses"
+	"thoth/host/stored"
+)
+
+// fate is what somebody wants to become of a run.
+//
+// Where that is another process, it leaves the fate in the store, under the response's
+// id beside its record: the record is written again at each beat, and what two
+// processes write in turn is lost. The run's process looks for it at each beat, before
+// it stores the end and after; whoever else reads the record until then looks for it,
+// too.
+type fate int
+
+const (
+	toEnd     fate = iota
+	cancelled      // its end is that
+	deleted        // nothing of it is to be found
+)
+
+// fatesOf is where the fates of a scope's runs are stored: no caller's scope is it.
+func fatesOf(scope string) string { return scope + "\x00fates" }
+
+// words of the fates as they are stored.
+var fateWords = map[fate]string{cancelled: responses.StatusCancelled, deleted: "deleted"}
+
+// errRunCancelled ends a run that somebody cancelled or deleted.
+var errRunCancelled = openai.NewError(openai.CodeCancelled, "", "the response was cancelled")
+
+// doom cancels or deletes a run.
+func (r *backgroundRun) doom(f fate) {
+	r.mu.Lock()
+	if r.mu.fate < f && (f == deleted || !r.mu.ended) { // what has its end is not cancelled
+		r.mu.fate = f
+	}
+	r.mu.Unlock()
+	r.stop(errRunCancelled)
+}
+
+func (r *backgroundRun) doomed() fate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.fate
+}
+
+// heed looks what another process wants to become of a run.
+func (s *Server) heed(ctx context.Context, run *backgroundRun) {
+	if f, _ := s.fateOf(ctx, run.scope, run.id); f != toEnd { // an error: it is seen the next time
+		run.doom(f)
+	}
+}
+
+// fateOf is what somebody wants to become of a response under way.
+func (s *Server) fateOf(ctx context.Context, scope, id string) (fate, error) {
+	ctx, done := storing(ctx)
+	defer done()
+	r, err := s.responses.Get(ctx, fatesOf(scope), id)
+	switch {
+	case errors.Is(err, stored.ErrNotFound):
+		return toEnd, nil
+	case err != nil:
+		return toEnd, err
+	}
+	for f, word := range fateWords {
+		if string(r.Response) == string(encoded(word)) {
+			return f, nil
+		}
+	}
+	return toEnd, nil
+}
+
+// ask leaves a fate to a run of another process.
+func (s *Server) ask(ctx context.Context, r *stored.Record, f fate) error {
+	return s.put(ctx, &stored.Record{ID: r.ID, Scope: fatesOf(r.Scope), Created: r.Created, Input: []byte("[]"), Response: encoded(fateWords[f])})
+}
+
+// erase deletes what is stored of a run, and what was asked of it.
+func (s *Server) erase(ctx context.Context, run *backgroundRun) {
+	ctx, done := storing(ctx)
+	defer done()
+	for _, scope := range []string{run.scope, fatesOf(run.scope)} {
+		if err := s.responses.Delete(ctx, scope, run.id); err != nil && !errors.Is(err, stored.ErrNotFound) {
+			s.o.Log.Warn().Str("response", run.id).Err(err).Msg("a deleted response is still stored")
+		}
+	}
+}
