@@ -14,6 +14,11 @@
 // ambiguous rules take it exponential time, and to mask a row it tries every
 // token.
 //
+// Vectors and scores. embed.cpp evaluates texts in a context of its own and pools
+// them; pair.go lays out a query with a document, tensor.cpp reads what makes their
+// tokens tell them apart, and head.go makes the score. llama.cpp's own pooling and
+// head work within one batch, and know no second text.
+//
 // Before C is entered. llama.cpp ends the process on much of what is wrong, so
 // the pure Go files check first: check.go judges the model file by its header
 // and every tensor's extent ([thoth/internal/gguf]), plan.go fits weights and KV

@@ -18,6 +18,7 @@
 #include "shim.hpp"
 #include "tensor.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -102,6 +103,17 @@ void segments(station_embedder *m) {
     m->vectors = llama_batch_init(m->batch_max, m->dimensions, 1);
 }
 
+// vectors_of fills the batch of vectors.
+void vectors_of(station_embedder *m, int n, const int32_t *token, const bool *second) {
+    for (int i = 0; i < n; i++) {
+        float *row = m->vectors.embd + (size_t) i * m->dimensions;
+        station_tensor_row(m->rows, token[i], row);
+        for (int k = 0; second[i] && k < m->dimensions; k++) {
+            row[k] += m->second[k];
+        }
+    }
+}
+
 } // namespace
 
 extern "C" station_embedder *station_embed_new(station_engine *e, const station_embed_params *p, station_error *err) {
@@ -183,22 +195,18 @@ extern "C" int station_embed_start(station_embedder *m, bool clear, int n, const
             station_fail(err, "sequence out of range");
             return STATION_FAILED;
         }
-        if (!second) {
-            b.token[i] = token[i];
-        } else {
-            STATION_GUARD(err, STATION_FAILED, {
-                float *row = b.embd + (size_t) i * m->dimensions;
-                station_tensor_row(m->rows, token[i], row);
-                for (int k = 0; second[i] && k < m->dimensions; k++) {
-                    row[k] += m->second[k];
-                }
-            })
-        }
         b.pos[i] = pos[i];
         b.n_seq_id[i] = 1;
         b.seq_id[i][0] = seq[i];
         b.logits[i] = true;
     }
+    STATION_GUARD(err, STATION_FAILED, {
+        if (second) {
+            vectors_of(m, n, token, second);
+        } else {
+            std::copy(token, token + n, b.token);
+        }
+    })
     m->clear = clear;
     station_worker_call(m->engine, pooled_decode, m);
     return STATION_OK;

@@ -53,7 +53,8 @@ func (e *native) pairLayout(h *gguf.Header) (*pairLayout, error) {
 		return nil, fmt.Errorf("its vocabulary has no tokens that begin a pair and part it")
 	}
 	words := e.vocab.words != nil
-	return separated(first, last, !words, words && h.Has("token_types.weight")), nil
+	types, _ := h.Number("tokenizer.ggml.token_type_count")
+	return separated(first, last, !words, words && types > 1 && h.Has("token_types.weight")), nil
 }
 
 // readHead reads the head out of the file: the engine may hold it on a device, or
