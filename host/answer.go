@@ -1,7 +1,6 @@
 package host
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -118,11 +117,7 @@ const piece = 256 << 10
 // with the handler's, when the place has been left: a client that sees it may ask
 // again, also where its key allows one request at a time.
 func writeSlowly(w http.ResponseWriter, v any, timeout time.Duration) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	b = append(b, '\n')
+	b := append(openai.Encode(v), '\n')
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
@@ -136,11 +131,7 @@ func writeSlowly(w http.ResponseWriter, v any, timeout time.Duration) {
 
 // writeJSON answers with one of our own types, which always encode.
 func writeJSON(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n'))
+	_, _ = w.Write(append(openai.Encode(v), '\n'))
 }

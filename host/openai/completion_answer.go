@@ -65,9 +65,9 @@ func (t TextTokens) MarshalJSON() ([]byte, error) {
 		if b.Len() > 1 {
 			b.WriteByte(',')
 		}
-		b.Write(mustMarshal(one.Text))
+		b.Write(Encode(one.Text))
 		b.WriteByte(':')
-		b.Write(mustMarshal(one.Logprob))
+		b.Write(Encode(one.Logprob))
 	}
 	b.WriteByte('}')
 	return []byte(b.String()), nil
@@ -150,7 +150,7 @@ type TextEncoder struct {
 // NewTextEncoder makes an encoder; withUsage is stream_options.include_usage.
 func NewTextEncoder(h Head, withUsage bool) *TextEncoder {
 	h.Object = objectText
-	b := append([]byte("data: "), mustMarshal(h)...)
+	b := append([]byte("data: "), Encode(h)...)
 	return &TextEncoder{h, append(b[:len(b)-1], `,"choices":[{"index":`...), withUsage}
 }
 
@@ -166,6 +166,6 @@ func (e *TextEncoder) Choice(dst []byte, index int, text string, lp *TextLogprob
 // Usage appends the event with the token counts and no choices.
 func (e *TextEncoder) Usage(dst []byte, u Usage, g *Gnosis) []byte {
 	dst = append(dst, "data: "...)
-	dst = append(dst, mustMarshal(TextCompletion{Head: e.head, Choices: []TextChoice{}, Usage: &u, Gnosis: g})...)
+	dst = append(dst, Encode(TextCompletion{Head: e.head, Choices: []TextChoice{}, Usage: &u, Gnosis: g})...)
 	return append(dst, "\n\n"...)
 }

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -47,7 +46,7 @@ type Encoder struct {
 func NewEncoder(h Head, withUsage bool) *Encoder {
 	h.Object = objectChunk
 	e := &Encoder{head: h, usage: withUsage}
-	b := append([]byte("data: "), mustMarshal(h)...)
+	b := append([]byte("data: "), Encode(h)...)
 	e.before = append(b[:len(b)-1], `,"choices":[{"index":`...)
 	return e
 }
@@ -105,7 +104,7 @@ func (e *Encoder) Finish(dst []byte, index int, reason string, g *Gnosis) []byte
 func (e *Encoder) Usage(dst []byte, u Usage, g *Gnosis) []byte {
 	c := Chunk{Head: e.head, Choices: []ChunkChoice{}, Usage: &u, Gnosis: g}
 	dst = append(dst, "data: "...)
-	dst = append(dst, mustMarshal(c)...)
+	dst = append(dst, Encode(c)...)
 	return append(dst, "\n\n"...)
 }
 
@@ -152,7 +151,7 @@ func endChoice[L any](dst []byte, lp *L, reason string, usage bool, g *Gnosis) [
 	if lp == nil {
 		dst = append(dst, "null"...)
 	} else {
-		dst = append(dst, mustMarshal(lp)...)
+		dst = append(dst, Encode(lp)...)
 	}
 	dst = append(dst, `,"finish_reason":`...)
 	if reason == "" {
@@ -166,17 +165,7 @@ func endChoice[L any](dst []byte, lp *L, reason string, usage bool, g *Gnosis) [
 	}
 	if g != nil {
 		dst = append(dst, `,"_gnosis":`...)
-		dst = append(dst, mustMarshal(g)...)
+		dst = append(dst, Encode(g)...)
 	}
 	return append(dst, "}\n\n"...)
-}
-
-// mustMarshal encodes our own types, which cannot fail: no maps with odd keys,
-// no cycles, and log-probabilities are finite.
-func mustMarshal(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
 }
