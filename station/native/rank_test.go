@@ -4,6 +4,7 @@ package native
 
 import (
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -242,4 +243,21 @@ func plainText(t *testing.T, e *native, s string) []engine.Token {
 	tokens, err := e.Tokenize(s, false)
 	require.NoError(t, err)
 	return tokens
+}
+
+// A head, and rows of tokens, are read in whatever type they are.
+func TestRank_OfQuantizedWeights(t *testing.T) {
+	path := crossBERT("bert").write(t)
+	scoresOf := func(file string) []float32 {
+		e := open(t, func(o *Options) { o.Model, o.Cells = file, 0 })
+		pairs, err := e.Pairs("the mill", rankDocuments)
+		require.NoError(t, err)
+		return score(t, e, pairs)
+	}
+	want := scoresOf(path)
+	for kind, tolerance := range map[string]float64{"f16": 0.01, "bf16": 0.1, "q8_0": 0.1, "q4_0": 1.5} {
+		out := filepath.Join(t.TempDir(), "q.gguf")
+		require.NoError(t, Quantize(path, out, kind))
+		require.InDeltaSlice(t, want, scoresOf(out), tolerance, kind)
+	}
 }
