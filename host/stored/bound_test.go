@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,7 +135,8 @@ func TestSweep_DropsOldStraysOfOursAlone(t *testing.T) {
 	}
 	ours := filepath.Dir(fileOf(s, dir, "a"))
 	old := []string{write(fileOf(s, dir, "a") + ".18a1b2c3d4.tmp"), write(ours + "/README"), write(ours + "/deeper/x"), write(dir + "/.thoth-probe-01")}
-	theirs := []string{write(dir + "/model.gguf"), write(dir + "/photos/cat.jpg")}
+	theirs := []string{write(dir + "/model.gguf"), write(dir + "/photos/cat.jpg"),
+		write(dir + "/" + strings.Repeat("ab", 32) + "/stored/kv")}
 	for _, f := range append(old, theirs...) {
 		age(t, f, 1000*time.Hour)
 	}
