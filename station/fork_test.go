@@ -284,6 +284,56 @@ func TestFork_WhoGoesAwayLosesTheSessionsOfAnswersThatHaveEnded(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Also of answers that have no place yet, and wait for others to end.
+func TestFork_WhatIsDeletedIsNotKeptWhenItsAnswersEnd(t *testing.T) {
+	f := start(t, stationtest.Options{EOGEvery: -1}, station.Options{})
+	q := forkOf(4, 200, 300)
+	trunk := f.embed(q.Prompt.Tokens)
+	f.load(trunk, &wire.KVLoadRequest{Keep: true})
+	q.ForkWidth = 1
+	p := f.eng.Pause()
+	var wg sync.WaitGroup
+	deleted := make(chan struct{})
+	var sessions []string
+	wg.Go(func() {
+		s, err := f.DecodeNext(t.Context(), &wire.DecodeRequest{Session: trunk, Sampling: &q.Sampling, N: 300, IgnoreEOG: true, LeaveLast: true, Later: q.Later})
+		require.NoError(t, err)
+		defer s.Close()
+		for {
+			fr, err := s.Next()
+			if err == io.EOF {
+				return
+			}
+			require.NoError(t, err)
+			if fr.Done != nil {
+				sessions = append(sessions, fr.Done.Session)
+			}
+		}
+	})
+	p.Step() // the prompt
+	wg.Go(func() {
+		_, err := f.KVDelete(t.Context(), "", &wire.KVDeleteRequest{All: true})
+		require.NoError(t, err)
+		close(deleted)
+	})
+	for done := false; !done; {
+		select {
+		case <-p.Entered():
+			p.Step()
+		case <-deleted:
+			done = true
+		}
+	}
+	p.Resume()
+	wg.Wait()
+	require.Len(t, sessions, 4)
+	for _, s := range sessions {
+		_, err := f.KVDelete(t.Context(), s, &wire.KVDeleteRequest{})
+		require.NoError(t, err)
+	}
+	require.Zero(t, f.load(f.embed(q.Prompt.Tokens), nil).Position)
+}
+
 func TestFork_SessionsThatAreTooManyEndWithTheCall(t *testing.T) {
 	f := start(t, stationtest.Options{EOGEvery: -1}, station.Options{MaxSessions: 3})
 	q := forkOf(5, 50, 8)

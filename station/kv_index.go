@@ -1,6 +1,8 @@
 package station
 
 import (
+	"slices"
+
 	"thoth/station/wire"
 )
 
@@ -77,8 +79,10 @@ func (l *loop) forgetMemory(q *wire.KVDeleteRequest) {
 	for _, s := range l.idle { // those without a place
 		forget(s)
 	}
-	for _, c := range l.waiting {
-		forget(c.seq)
+	for _, c := range slices.Concat(l.waiting, l.running) {
+		for _, b := range c.branches() { // some of which may be held
+			forget(b.seq)
+		}
 	}
 	for s := l.parkedEmpty(); s != nil; s = l.parkedEmpty() {
 		l.pool.leave(s)
