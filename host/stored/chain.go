@@ -11,6 +11,13 @@ import (
 // Who goes on from what is known of records that were put or read here. Those are read
 // together: a bucket answers slowly, and a conversation may have many turns.
 func (s *Store) Chain(ctx context.Context, scope, id string, most int) ([]*Record, error) {
+	return s.ChainCharged(ctx, scope, id, most, nil)
+}
+
+// ChainCharged is Chain for one who pays for what is read.
+func (s *Store) ChainCharged(ctx context.Context, scope, id string, most int, charge Charge) ([]*Record, error) {
+	t := &tab{charge: charge}
+	defer t.close()
 	var (
 		chain []*Record // newest first
 		bytes int64
@@ -30,7 +37,7 @@ func (s *Store) Chain(ctx context.Context, scope, id string, most int) ([]*Recor
 			at[i] = i
 		}
 		_ = each(at, func(i int) error {
-			records[i], errs[i] = s.Get(ctx, scope, ids[i])
+			records[i], errs[i] = s.get(ctx, scope, ids[i], t)
 			return nil
 		})
 		for i, r := range records {

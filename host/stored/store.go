@@ -154,20 +154,37 @@ func (s *Store) Put(ctx context.Context, r *Record) error {
 
 // Get gives a record, and notes its use.
 func (s *Store) Get(ctx context.Context, scope, id string) (*Record, error) {
+	return s.GetCharged(ctx, scope, id, nil)
+}
+
+// GetCharged is Get for one who pays for what is read.
+func (s *Store) GetCharged(ctx context.Context, scope, id string, charge Charge) (*Record, error) {
+	t := &tab{charge: charge}
+	defer t.close()
+	return s.get(ctx, scope, id, t)
+}
+
+func (s *Store) get(ctx context.Context, scope, id string, t *tab) (*Record, error) {
 	b, err := s.usable(&s.reads)
 	if err != nil {
 		return nil, err
 	}
 	n := s.codec.name(scope, id)
 	r, err := call(ctx, s, func(ctx context.Context) (*Record, error) {
-		r, err := s.read(ctx, b, n)
+		r, err := s.read(ctx, b, n, t)
 		if now := time.Now(); err == nil && b.folder && s.index.tell(n, now, tellUse) {
 			b.Used(n.String(), now)
 		}
 		return r, err
 	})
-	var damaged fault
+	var (
+		damaged fault
+		unpaid  *refused
+	)
 	switch {
+	case errors.As(err, &unpaid):
+		_ = s.note(ctx, &s.reads, "reading", nil)
+		return nil, unpaid.err
 	case errors.Is(err, bucket.ErrNotFound):
 		_ = s.note(ctx, &s.reads, "reading", nil)
 		s.index.remove(n)
@@ -188,7 +205,7 @@ func (s *Store) Get(ctx context.Context, scope, id string) (*Record, error) {
 }
 
 // read reads one object, and notes in the index what it is.
-func (s *Store) read(ctx context.Context, b *opened, n name) (*Record, error) {
+func (s *Store) read(ctx context.Context, b *opened, n name, t *tab) (*Record, error) {
 	in, size, err := b.Read(ctx, n.String(), -1)
 	if err != nil {
 		return nil, err
@@ -197,11 +214,19 @@ func (s *Store) read(ctx context.Context, b *opened, n name) (*Record, error) {
 	if size > mostRecordBytes {
 		return nil, faultFormat
 	}
+	if err := t.take(size); err != nil {
+		return nil, err
+	}
 	// To its end, and not to its size: a folder tells that of the name, which another
 	// process may have given to the next version by now.
 	object := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	if _, err := object.ReadFrom(io.LimitReader(in, mostRecordBytes+1)); err != nil {
 		return nil, err
+	}
+	if more := int64(object.Len()) - size; more > 0 {
+		if err := t.take(more); err != nil {
+			return nil, err
+		}
 	}
 	r, err := s.codec.decode(n, object.Bytes())
 	if err != nil {
