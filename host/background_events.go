@@ -18,12 +18,34 @@ type eventLog struct {
 
 	mu struct {
 		sync.Mutex
-		events [][]byte
-		first  int
-		bytes  int
-		over   bool
-		more   chan struct{} // closed, and replaced, at each change
+		events  [][]byte
+		first   int
+		bytes   int
+		over    bool
+		more    chan struct{} // closed, and replaced, at each change
+		readers int
 	}
+}
+
+// mostReaders bounds those who read the events of one run at once: each is woken by
+// every token.
+const mostReaders = 16
+
+// enter lets a reader in, who must leave; false where there are as many as may be.
+func (l *eventLog) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.readers >= mostReaders {
+		return false
+	}
+	l.mu.readers++
+	return true
+}
+
+func (l *eventLog) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.readers--
 }
 
 func newEventLog(most int) *eventLog {

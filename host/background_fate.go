@@ -33,12 +33,10 @@ var fateWords = map[fate]string{cancelled: responses.StatusCancelled, deleted: "
 // errRunCancelled ends a run that somebody cancelled or deleted.
 var errRunCancelled = openai.NewError(openai.CodeCancelled, "", "the response was cancelled")
 
-// doom cancels or deletes a run.
+// doom cancels or deletes a run, as long as it has no end.
 func (r *backgroundRun) doom(f fate) {
 	r.mu.Lock()
-	if r.mu.fate < f && (f == deleted || !r.mu.ended) { // what has its end is not cancelled
-		r.mu.fate = f
-	}
+	r.mu.fate = max(r.mu.fate, f)
 	r.mu.Unlock()
 	r.stop(errRunCancelled)
 }
@@ -49,8 +47,12 @@ func (r *backgroundRun) doomed() fate {
 	return r.mu.fate
 }
 
-// heed looks what another process wants to become of a run.
+// heed looks what another process wants to become of a run. At the end of the server
+// there is no time for it.
 func (s *Server) heed(ctx context.Context, run *backgroundRun) {
+	if s.hardStop.Err() != nil {
+		return
+	}
 	if f, _ := s.fateOf(ctx, run.scope, run.id); f != toEnd { // an error: it is seen the next time
 		run.doom(f)
 	}
@@ -58,7 +60,7 @@ func (s *Server) heed(ctx context.Context, run *backgroundRun) {
 
 // fateOf is what somebody wants to become of a response under way.
 func (s *Server) fateOf(ctx context.Context, scope, id string) (fate, error) {
-	ctx, done := storing(ctx)
+	ctx, done := s.storing(ctx)
 	defer done()
 	r, err := s.responses.Get(ctx, fatesOf(scope), id)
 	switch {
@@ -80,13 +82,13 @@ func (s *Server) ask(ctx context.Context, r *stored.Record, f fate) error {
 	return s.put(ctx, &stored.Record{ID: r.ID, Scope: fatesOf(r.Scope), Created: r.Created, Input: []byte("[]"), Response: encoded(fateWords[f])})
 }
 
-// erase deletes what is stored of a run, and what was asked of it.
-func (s *Server) erase(ctx context.Context, run *backgroundRun) {
-	ctx, done := storing(ctx)
+// erase deletes what the scopes have stored under an id.
+func (s *Server) erase(ctx context.Context, id string, scopes ...string) {
+	ctx, done := s.storing(ctx)
 	defer done()
-	for _, scope := range []string{run.scope, fatesOf(run.scope)} {
-		if err := s.responses.Delete(ctx, scope, run.id); err != nil && !errors.Is(err, stored.ErrNotFound) {
-			s.o.Log.Warn().Str("response", run.id).Err(err).Msg("a deleted response is still stored")
+	for _, scope := range scopes {
+		if err := s.responses.Delete(ctx, scope, id); err != nil && !errors.Is(err, stored.ErrNotFound) {
+			s.o.Log.Warn().Str("response", id).Err(err).Msg("what is stored of a background response could not be deleted")
 		}
 	}
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -25,7 +26,6 @@ type backgroundRun struct {
 	mu struct {
 		sync.Mutex
 		response []byte // as it is now; replaced, never changed
-		ended    bool   // it has its end
 		fate     fate
 	}
 }
@@ -39,12 +39,12 @@ func (r *backgroundRun) current() *stored.Record {
 	return &now
 }
 
-// becomes replaces the response, by its last where it has ended.
-func (r *backgroundRun) becomes(resp *responses.Response, ended bool) {
+// becomes replaces the response.
+func (r *backgroundRun) becomes(resp *responses.Response) {
 	b := encoded(resp)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.response, r.mu.ended = b, ended
+	r.mu.response = b
 }
 
 // startBackground stores a response that begins and lets it run. All that can be
@@ -68,7 +68,7 @@ func (s *Server) startBackground(r *http.Request, in *intake, q *responseRequest
 		run.log = newEventLog(s.background.eventBytes)
 	}
 	q.resp.Status = responses.StatusQueued
-	run.becomes(q.resp, false)
+	run.becomes(q.resp)
 	if err := s.renew(ctx, run); err != nil {
 		run.stop(nil)
 		s.background.leave(run, false)
@@ -92,7 +92,7 @@ func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, 
 	beating.Go(func() { s.beat(alive, run) })
 	j.placed = func() {
 		q.resp.Status = responses.StatusInProgress
-		run.becomes(q.resp, false)
+		run.becomes(q.resp)
 	}
 	end := func(resp *responses.Response) {
 		still()
@@ -145,24 +145,28 @@ func (s *Server) guarded(ctx context.Context, j *job, out sink) (e *openai.Error
 	return s.run(ctx, j, out)
 }
 
-// endBackground stores the end of a run, unless somebody wants another one.
+// endBackground stores the end of a run, unless somebody wants another one. Who sees
+// the end in memory may go on from it: it must be stored by then.
 func (s *Server) endBackground(ctx context.Context, run *backgroundRun, resp *responses.Response) {
 	s.heed(ctx, run)
 	if run.doomed() == cancelled {
-		resp.Status, resp.Error = responses.StatusCancelled, nil
+		resp.Status, resp.Error, resp.CompletedAt = responses.StatusCancelled, nil, nil
 	}
-	run.becomes(resp, true)
 	if run.doomed() != deleted {
-		if err := s.put(ctx, run.current()); err != nil {
+		record := run.record
+		record.Response = encoded(resp)
+		if err := s.put(ctx, &record); err != nil {
 			s.lost(run.id, err)
 			resp.Store = false
-			run.becomes(resp, true)
-			return
 		}
 		s.heed(ctx, run) // or one that was deleted a moment ago would be back
 	}
-	if run.doomed() == deleted {
-		s.erase(ctx, run)
+	run.becomes(resp)
+	switch run.doomed() {
+	case cancelled:
+		s.erase(ctx, run.id, fatesOf(run.scope))
+	case deleted:
+		s.erase(ctx, run.id, run.scope, fatesOf(run.scope))
 	}
 }
 
@@ -179,7 +183,7 @@ func (s *Server) beat(ctx context.Context, run *backgroundRun) {
 		if s.heed(ctx, run); run.doomed() != toEnd {
 			return
 		}
-		if err := s.renew(ctx, run); err != nil {
+		if err := s.renew(ctx, run); err != nil && !errors.Is(err, stored.ErrFailing) { // it has told that by itself
 			s.o.Log.Warn().Str("response", run.id).Err(err).Msg("the record of a background response cannot be renewed")
 		}
 	}

@@ -347,6 +347,8 @@ func TestBackground_AnotherHostSeesCancelsAndDeletesIt(t *testing.T) {
 			h.eventually(func() bool { return h.kept(made.ID).status == 404 })
 		}
 		h.eventually(func() bool { return f.running() == 0 && h.background.underWay() == 0 })
+		_, err := h.stored.Get(t.Context(), fatesOf(""), made.ID)
+		require.ErrorIs(t, err, stored.ErrNotFound, "what was asked is done")
 		if end == "cancel" {
 			require.True(t, strings.HasPrefix(saying(elsewhere.kept(made.ID).response(t)), "tok "), "what there was by then is stored")
 		} else {
@@ -379,6 +381,32 @@ func TestBackground_CountsAgainstItsKeyToItsEnd(t *testing.T) {
 	f.does(hello)
 	require.Equal(t, 200, h.askAs("k-small", `"a"`).status)
 	h.awaitResponse(made.ID, "cancelled", auth...)
+}
+
+func TestBackground_ItsReadersAreBounded(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t))
+	f.does(forever)
+	id, _, leave := h.openResponse(`"a"`, `"background":true`, `"stream":true`)
+	req, err := http.NewRequest("GET", h.base+"/v1/responses/"+id+"?stream=true", nil)
+	require.NoError(t, err)
+	for range mostReaders - 1 {
+		h.reading(req, func() {})
+	}
+	r := h.kept(id + "?stream=true")
+	require.Equal(t, 429, r.status)
+	require.Equal(t, "background_limit_exceeded", r.code(t))
+	leave()
+	h.eventually(func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		resp, err := h.http.Do(req.WithContext(ctx))
+		require.NoError(t, err)
+		resp.Body.Close()
+		return resp.StatusCode == 200
+	})
+	require.Equal(t, 200, h.do("HEAD", "/v1/responses/"+id+"?stream=true", "").status, "it has no body to wait for")
+	require.Equal(t, 200, h.do("DELETE", "/v1/responses/"+id, "").status)
 }
 
 func TestEventLog_KeepsTheLastEventsAndNoComments(t *testing.T) {

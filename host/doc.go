@@ -27,6 +27,11 @@
 // [sink] makes a whole answer or a stream of it. Nothing is sent before the first
 // token or the first keep-alive comment, so that errors until then are HTTP errors.
 //
+// A response of /v1/responses is stored (package stored) by the key that asked for it,
+// and may go on from one stored before. One made in the background is a *run*, owned by
+// [background]: the same job, whose sink writes into memory, and whose end is nobody's
+// leaving.
+//
 // Invariants: one request's end (the client gone, the server stopping, the
 // station frozen) cancels exactly its own station calls, and the handler
 // returns only after they have ended. The station being down makes requests 503

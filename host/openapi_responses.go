@@ -31,7 +31,7 @@ func responseOperations(bypass openapi.Parameter) []openapi.Operation {
 		{Method: http.MethodGet, Path: routeResponse, ID: "getResponse", Tag: tag, Summary: "A stored response", Note: "With stream true, the events of one that was asked for with background and stream.",
 			Parameters: []openapi.Parameter{id, include, query("stream", "Its events.", schema{"type": "boolean"}),
 				query("starting_after", "The sequence_number of the last event that is not wanted; needs stream.", schema{"type": "integer", "minimum": 0})},
-			Answer: responses.Response{}, Also: events, Errors: errs(400)},
+			Answer: responses.Response{}, Also: events, Errors: errs(400, 429)},
 		{Method: http.MethodDelete, Path: routeResponse, ID: "deleteResponse", Tag: tag, Summary: "Delete a stored response", Note: "One that is under way is cancelled.",
 			Parameters: []openapi.Parameter{id}, Answer: responses.Deleted{}, Errors: errs()},
 		{Method: http.MethodPost, Path: routeResponse + "/cancel", ID: "cancelResponse", Tag: tag, Summary: "Cancel a response in the background", Note: "One that has ended is answered as it is.",

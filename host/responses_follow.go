@@ -11,6 +11,11 @@ import (
 // follow sends the events of a background run from number next on, and those to come,
 // until its end. The client may go and come back: the run goes on.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, log *eventLog, next int) {
+	if !log.enter() {
+		fail(w, r, openai.NewError(openai.CodeBackground, "stream", "stream: at most %d clients may read the events of a response at once, and so many do", mostReaders).Retry(5*time.Second))
+		return
+	}
+	defer log.leave()
 	h := w.Header()
 	h.Set("Content-Type", eventStreamType+"; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")

@@ -26,6 +26,7 @@ var _ responseStore = (*stored.Store)(nil)
 
 const (
 	storeTimeout = 10 * time.Second // of one call of the store
+	storeLast    = time.Second      // the same when the server ends
 	storeRetry   = 5 * time.Second  // after which one that fails may be asked again
 )
 
@@ -65,9 +66,13 @@ func (s *Server) mayStore(req *responses.Request) (bool, *openai.Error) {
 }
 
 // storing bounds a call of the store, which goes on when the client has gone: what
-// it does must not be done by half.
-func storing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+// it does must not be done by half. At the end of the server there is little time.
+func (s *Server) storing(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := storeTimeout
+	if s.hardStop.Err() != nil {
+		limit = storeLast
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
 // newRecord is what is stored of a response that a request began; its response is
@@ -104,7 +109,7 @@ func (s *Server) keep(ctx context.Context, r *stored.Record) func(*responses.Res
 // put stores a record, also when its client has gone: what is done must not be done by
 // half.
 func (s *Server) put(ctx context.Context, r *stored.Record) error {
-	ctx, done := storing(ctx)
+	ctx, done := s.storing(ctx)
 	defer done()
 	return s.responses.Put(ctx, r)
 }

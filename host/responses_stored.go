@@ -44,7 +44,7 @@ func (s *Server) getResponse(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, e)
 		return
 	}
-	if !q.stream {
+	if !q.stream || r.Method == http.MethodHead {
 		if !slices.Contains(q.include, responses.IncludeLogprobs) {
 			dropLogprobs(resp)
 		}
@@ -118,7 +118,7 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 			return s.unreadable(id, err)
 		}
 	}
-	ctx, done := storing(ctx)
+	ctx, done := s.storing(ctx)
 	defer done()
 	if err := s.responses.Delete(ctx, scope, id); err != nil && !errors.Is(err, stored.ErrNotFound) {
 		return s.unreadable(id, err)
@@ -202,6 +202,9 @@ func readGet(raw string) (q getQuery, e *openai.Error) {
 		if q.stream, err = strconv.ParseBool(v); err != nil {
 			return q, openai.NewError(openai.CodeInvalidValue, "stream", "stream is %q: allowed are true and false", printable(v))
 		}
+	}
+	if v := values.Get("include_obfuscation"); v != "" && v != "false" {
+		return q, openai.NewError(openai.CodeUnsupported, "include_obfuscation", "include_obfuscation is %q, which is not supported: events have the length of their text", printable(v))
 	}
 	if v := values.Get("starting_after"); v != "" {
 		after, err := strconv.ParseUint(v, 10, 31)

@@ -4,14 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,68 +23,6 @@ func storingIn(dir string) func(*Options) {
 
 // keeping gives a host a store of its own.
 func keeping(t *testing.T) func(*Options) { return storingIn(t.TempDir()) }
-
-// brokenStore is a store whose bucket fails when it is told to.
-type brokenStore struct {
-	responseStore
-	mu     sync.Mutex
-	broken bool
-	open   bool // it says that it fails
-}
-
-func (b *brokenStore) State() stored.State {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.open {
-		return stored.State{State: "failing", Reason: "writing: no space left"}
-	}
-	return b.responseStore.State()
-}
-
-var errBroken = errors.New("the disk is on fire")
-
-func (b *brokenStore) breaks(broken bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.broken = broken
-}
-
-func (b *brokenStore) failing() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.broken {
-		return errBroken
-	}
-	return nil
-}
-
-func (b *brokenStore) Put(ctx context.Context, r *stored.Record) error {
-	if err := b.failing(); err != nil {
-		return err
-	}
-	return b.responseStore.Put(ctx, r)
-}
-
-func (b *brokenStore) Get(ctx context.Context, scope, id string) (*stored.Record, error) {
-	if err := b.failing(); err != nil {
-		return nil, err
-	}
-	return b.responseStore.Get(ctx, scope, id)
-}
-
-func (b *brokenStore) Delete(ctx context.Context, scope, id string) error {
-	if err := b.failing(); err != nil {
-		return err
-	}
-	return b.responseStore.Delete(ctx, scope, id)
-}
-
-func (b *brokenStore) Chain(ctx context.Context, scope, id string, most int) ([]*stored.Record, error) {
-	if err := b.failing(); err != nil {
-		return nil, err
-	}
-	return b.responseStore.Chain(ctx, scope, id, most)
-}
 
 // ask posts a response; input is JSON.
 func (h *testHost) ask(input string, fields ...string) reply { return h.askAs("", input, fields...) }
@@ -317,74 +251,6 @@ func TestResponse_KeysSeeTheirOwn(t *testing.T) {
 	require.Equal(t, made, h.get(path, "Authorization", "Bearer a").response(t))
 }
 
-func TestResponse_WithoutAStoreSaysSo(t *testing.T) {
-	for name, change := range map[string]func(*Options){"none": func(*Options) {}, "off": storingIn(stored.None)} {
-		h := newHost(t, newFakeStation(t), change)
-		made := h.ask(`"Say hi"`).response(t)
-		require.False(t, made.Store, name)
-		require.Equal(t, 404, h.kept(made.ID).status)
-		require.Equal(t, 404, h.do("DELETE", "/v1/responses/"+made.ID, "").status)
-		require.Equal(t, 200, h.ask(`"Say hi"`, `"store":false`).status)
-		for param, field := range map[string]string{"store": `"store":true`, "background": `"background":true`, "previous_response_id": `"previous_response_id":"resp_a"`} {
-			r := h.ask(`"Say hi"`, field)
-			require.Equal(t, 400, r.status, r.body)
-			require.Equal(t, "unsupported_parameter", r.code(t))
-			require.Equal(t, param, *errorParam(t, r))
-			require.Contains(t, r.body, h.responses.State().Reason)
-		}
-	}
-}
-
-// lost is how many responses could not be stored.
-func (h *testHost) lost() float64 {
-	_, rest, ok := strings.Cut(h.get("/metrics").body, "\nthoth_responses_lost_total ")
-	require.True(h.t, ok)
-	n, _, _ := strings.Cut(rest, "\n")
-	v, err := strconv.ParseFloat(n, 64)
-	require.NoError(h.t, err)
-	return v
-}
-
-func TestResponse_AStoreThatFailsTakesNoAnswerAway(t *testing.T) {
-	h := newHost(t, newFakeStation(t), keeping(t))
-	broken := &brokenStore{responseStore: h.responses}
-	h.responses = broken
-	kept := h.ask(`"Say hi"`).response(t)
-	broken.breaks(true)
-	for _, stream := range []string{`"stream":false`, `"stream":true`} {
-		made := h.ask(`"Say hi"`, stream).response(t)
-		require.Equal(t, "Hello there", saying(made))
-		require.False(t, made.Store, "it says that it is not stored")
-	}
-	require.EqualValues(t, 2, h.lost())
-	for _, r := range []reply{h.kept(kept.ID), h.do("DELETE", "/v1/responses/"+kept.ID, ""), h.ask(`"a"`, `"background":true`), h.ask(`"a"`, `"previous_response_id":"`+kept.ID+`"`)} {
-		require.Equal(t, 503, r.status, r.body)
-		require.Equal(t, "store_unavailable", r.code(t))
-		require.NotEmpty(t, r.header.Get("Retry-After"))
-		require.NotContains(t, r.body, "fire", "the reason is the operator's")
-	}
-	require.Zero(t, h.background.underWay())
-	broken.breaks(false)
-	require.Equal(t, kept, h.kept(kept.ID).response(t))
-}
-
-func TestResponse_AStoreThatSaysItFailsIsNotAskedToStore(t *testing.T) {
-	h := newHost(t, newFakeStation(t), keeping(t))
-	kept := h.ask(`"Say hi"`).response(t)
-	h.responses = &brokenStore{responseStore: h.responses, open: true}
-	require.False(t, h.ask(`"Say hi"`).response(t).Store)
-	require.Zero(t, h.lost())
-	require.Equal(t, 200, h.ask(`"Go on"`, `"previous_response_id":"`+kept.ID+`"`).status, "it may still be read")
-	for param, field := range map[string]string{"store": `"store":true`, "background": `"background":true`} {
-		r := h.ask(`"Say hi"`, field)
-		require.Equal(t, 503, r.status)
-		require.Equal(t, "store_unavailable", r.code(t))
-		require.Equal(t, param, *errorParam(t, r))
-		require.Contains(t, r.body, "no space left")
-	}
-	require.Contains(t, h.get("/health").body, `"responses_store":{"state":"failing"`)
-}
-
 func TestResponse_AClientThatLeavesCancelsIt(t *testing.T) {
 	f := newFakeStation(t)
 	h := newHost(t, f, keeping(t))
@@ -484,7 +350,7 @@ func TestResponse_LogprobsAreShownWhereTheyAreAskedFor(t *testing.T) {
 	for _, name := range []string{"include", "include[]"} {
 		require.Equal(t, made, h.get("/v1/responses/"+made.ID+"?"+name+"=message.output_text.logprobs&"+name+"=reasoning.encrypted_content").response(t))
 	}
-	for param, query := range map[string]string{"include": "?include=file_search_call.results", "stream": "?stream=maybe", "starting_after": "?starting_after=1"} {
+	for param, query := range map[string]string{"include": "?include=file_search_call.results", "stream": "?stream=maybe", "include_obfuscation": "?stream=true&include_obfuscation=true", "starting_after": "?starting_after=1"} {
 		r := h.get("/v1/responses/" + made.ID + query)
 		require.Equal(t, 400, r.status, r.body)
 		require.Equal(t, param, *errorParam(t, r))
@@ -557,12 +423,4 @@ func TestResponse_ErrorsNameTheParameterOfThisAPI(t *testing.T) {
 		require.Equal(t, 400, r.status)
 		require.Equal(t, "input", *errorParam(t, r))
 	}
-}
-
-func TestResponse_ARecordThatCannotBeReadIsAnError(t *testing.T) {
-	h := newHost(t, newFakeStation(t), keeping(t))
-	require.NoError(t, h.stored.Put(t.Context(), &stored.Record{ID: "resp_bad", Created: time.Now(), Input: []byte("[]"), Response: []byte(`{"output":5}`)}))
-	require.Equal(t, 503, h.kept("resp_bad").status)
-	require.Equal(t, 503, h.ask(`"a"`, `"previous_response_id":"resp_bad"`).status)
-	require.Equal(t, 200, h.do("DELETE", "/v1/responses/resp_bad", "").status)
 }
