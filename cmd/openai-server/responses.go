@@ -14,7 +14,7 @@ import (
 // responsesFlags say where responses are stored.
 type responsesFlags struct {
 	Store       string        `name:"responses-store" env:"THOTH_RESPONSES_STORE" default:"auto" help:"Where responses of /v1/responses are stored, for previous_response_id and to be asked for again: file:///dir, s3://bucket, gs://bucket, mem:// or none (set and empty is none). Hosts with the same store find each other's. auto: a folder in the cache directory, unless that is kept in memory."`
-	Bytes       int64         `name:"responses-bytes" env:"THOTH_RESPONSES_BYTES" default:"1073741824" help:"Bytes the store of responses may hold; beyond it, those unused the longest go."`
+	Bytes       int64         `name:"responses-bytes" env:"THOTH_RESPONSES_BYTES" default:"1073741824" help:"Bytes the store of responses may hold; beyond it, those unused the longest go, of the key that has the most."`
 	RecordBytes int64         `name:"responses-record-bytes" env:"THOTH_RESPONSES_RECORD_BYTES" default:"16777216" help:"Largest response that is stored, with its input."`
 	TTL         time.Duration `name:"responses-ttl" env:"THOTH_RESPONSES_TTL" default:"720h" help:"How long after its creation a response is stored."`
 	Timeout     time.Duration `name:"responses-timeout" env:"THOTH_RESPONSES_TIMEOUT" default:"5s" help:"A read or write of the store of responses that takes longer has failed."`

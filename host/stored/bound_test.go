@@ -134,8 +134,10 @@ func TestSweep_DropsOldStraysOfOursAlone(t *testing.T) {
 		return path
 	}
 	ours := filepath.Dir(fileOf(s, dir, "a"))
-	old := []string{write(fileOf(s, dir, "a") + ".18a1b2c3d4.tmp"), write(ours + "/README"), write(ours + "/deeper/x"), write(dir + "/.thoth-probe-01")}
+	old := []string{write(fileOf(s, dir, "a") + ".18a1b2c3d4.tmp"), write(ours + "/README"), write(ours + "/deeper/x"), write(dir + "/" + folder + "/.thoth-probe-01")}
 	theirs := []string{write(dir + "/model.gguf"), write(dir + "/photos/cat.jpg"),
+		write(dir + "/d41d8cd98f00b204e9800998ecf8427e/photo.jpg"), // named like a scope of ours
+		write(dir + "/d41d8cd98f00b204e9800998ecf8427e/d41d8cd98f00b204e9800998ecf8427e"),
 		write(dir + "/" + strings.Repeat("ab", 32) + "/stored/kv")}
 	for _, f := range append(old, theirs...) {
 		age(t, f, 1000*time.Hour)
@@ -149,6 +151,82 @@ func TestSweep_DropsOldStraysOfOursAlone(t *testing.T) {
 		require.FileExists(t, f)
 	}
 	require.Equal(t, map[string]uint64{"stray": 4}, s.State().Drops)
+	require.Equal(t, 1, s.State().Records, "the others' take no room of ours")
+}
+
+// Who stores much pushes out his own, and not the conversations of the others.
+func TestPut_EvictsFromTheScopeThatHasTheMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := over(t, newFaulty(t), Options{BudgetBytes: 10 * 4096, RecordBytes: 4 * 4096, Log: zerolog.Nop()})
+		defer func() { require.NoError(t, s.Close()) }()
+		synctest.Wait()
+		of := func(scope, id string, bytes int) *Record {
+			r := record(id, "", bytes)
+			r.Scope = scope
+			return r
+		}
+		held := func(scope string, ids ...string) (held []string) {
+			s.index.mu.Lock()
+			for _, id := range ids {
+				if _, ok := s.index.entries[s.codec.name(scope, id)]; ok {
+					held = append(held, id)
+				}
+			}
+			s.index.mu.Unlock()
+			requireShares(t, s.index)
+			return held
+		}
+		put(t, s, of("small", "1", 1)) // unused the longest
+		time.Sleep(time.Second)
+		put(t, s, of("small", "2", 1))
+		time.Sleep(time.Hour)
+		for i := range 30 {
+			time.Sleep(time.Second)
+			put(t, s, of("large", fmt.Sprint(i), 1))
+		}
+		require.Equal(t, []string{"1", "2"}, held("small", "1", "2"))
+		require.Equal(t, []string{"22", "29"}, held("large", "21", "22", "29"), "the last eight")
+		for i := range 3 {
+			time.Sleep(time.Second)
+			put(t, s, of("small", fmt.Sprint(3+i), 1))
+		}
+		require.Equal(t, []string{"1", "2", "3", "4", "5"}, held("small", "1", "2", "3", "4", "5"), "up to their part")
+		time.Sleep(time.Second)
+		put(t, s, of("small", "6", 1))
+		require.Equal(t, []string{"2", "6"}, held("small", "1", "2", "6"), "and then their own")
+		require.Equal(t, []string{"25", "29"}, held("large", "24", "25", "29"))
+		put(t, s, of("small", "6", 9000)) // three blocks, one of them its own
+		require.Equal(t, []string{"4", "5", "6"}, held("small", "2", "3", "4", "5", "6"))
+		put(t, s, of("third", "1", 1))
+		require.Equal(t, []string{"1"}, held("third", "1"))
+	})
+}
+
+// requireShares checks what must hold of an index at any time.
+func requireShares(t testing.TB, x *index) {
+	t.Helper()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var bytes int64
+	entries := 0
+	require.Len(t, x.most, len(x.shares))
+	for at, s := range x.most {
+		require.Same(t, s, x.shares[s.scope])
+		require.Equal(t, at, s.at)
+		require.LessOrEqual(t, s.weight(), x.most[0].weight())
+		require.True(t, len(s.order) > 0 || s.reserved > 0, "a share of nothing stays for ever")
+		var own int64
+		for _, e := range s.order {
+			require.Equal(t, s.scope, e.name.scope)
+			require.Same(t, e, x.entries[e.name])
+			own += e.bytes
+		}
+		require.Equal(t, own, s.bytes)
+		bytes += own
+		entries += len(s.order)
+	}
+	require.Equal(t, bytes, x.bytes)
+	require.Len(t, x.entries, entries)
 }
 
 // How many records there are delays neither a start nor a request.
@@ -197,7 +275,7 @@ func TestIndex_AListingThatIsLateBringsNothingBack(t *testing.T) {
 	records, bytes = x.sums()
 	require.Equal(t, 1, records)
 	require.EqualValues(t, 10, bytes)
-	require.Len(t, x.order, 1)
+	requireShares(t, x)
 
 	x.begin()
 	x.end(false)

@@ -4,8 +4,9 @@
 //
 // A [Record] is one response with the input it was asked by, under its id and the
 // *scope* of the caller whose it is; another scope does not find it. Each is one
-// object of a package bucket's, named scope/id by hashes, so no name tells who or what.
-// A *chain* is a record with those before it, by previous.
+// object of a package bucket's, named scope/id by hashes, so no name tells who or what,
+// in a folder of the store's own: nothing beside that is looked at or touched. A *chain*
+// is a record with those before it, by previous.
 //
 // The index says what lies in the bucket and when each was last used: from the sweeps,
 // and from what was put, got and deleted here. It is trusted for sizes and ages, never
@@ -13,8 +14,9 @@
 //
 // # Invariants
 //
-// The store holds at most its budget of what the index knows: a record that needs room
-// pushes out those unused the longest, a use of any of a chain being a use of all. A
+// The store holds at most its budget of what the index knows. A record that needs room
+// pushes out those unused the longest of the scope that has the most, a use of any of a
+// chain being a use of all: who stores much takes nothing from one that has less. A
 // record ends a TTL after it was created, used or not: it is not found from then on,
 // and its object goes with the next sweep.
 //

@@ -91,7 +91,7 @@ func TestGet_DropsARecordUnderAnothersName(t *testing.T) {
 	other := record("theirs", "", 1)
 	other.Scope = "another key"
 	put(t, s, other)
-	theirs := filepath.Join(dir, s.codec.name(other.Scope, other.ID).String())
+	theirs := filepath.Join(dir, folder, s.codec.name(other.Scope, other.ID).String())
 	require.NoError(t, os.Rename(theirs, fileOf(s, dir, "mine")))
 	missing(t, s, "mine")
 	require.Equal(t, map[string]uint64{"checksum": 1}, s.State().Drops)

@@ -92,7 +92,7 @@ func missing(t testing.TB, s *Store, ids ...string) {
 }
 
 func fileOf(s *Store, dir, id string) string {
-	return filepath.Join(dir, s.codec.name(scope, id).String())
+	return filepath.Join(dir, folder, s.codec.name(scope, id).String())
 }
 
 // files lists the files below a folder, relative to it.

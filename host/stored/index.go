@@ -13,13 +13,14 @@ const diskBlock = 4 << 10
 // cost is what an object of so many bytes takes of the budget.
 func cost(size int64) int64 { return (size + diskBlock - 1) / diskBlock * diskBlock }
 
-// index is what the bucket was last seen to hold, in the order of last use.
+// index is what the bucket was last seen to hold, by scope and in the order of last use.
 type index struct {
 	mu       sync.Mutex
 	entries  map[name]*entry
-	order    oldestFirst
-	bytes    int64 // of all entries, as the budget counts them
-	reserved int64 // of puts under way
+	shares   map[[16]byte]*share // of the scopes
+	most     mostFirst           // all shares
+	bytes    int64               // of all entries, as the budget counts them
+	reserved int64               // of puts under way
 	sweep    uint64
 	sweeping bool
 	gone     map[name]bool // removed during the current sweep, which may have listed them before
@@ -34,10 +35,12 @@ type entry struct {
 	previous string    // of its record
 	linked   bool      // previous is known
 	seen     uint64    // the sweep it was last seen in
-	at       int       // in order
+	at       int       // in the order of its share
 }
 
-func newIndex() *index { return &index{entries: map[name]*entry{}, gone: map[name]bool{}} }
+func newIndex() *index {
+	return &index{entries: map[name]*entry{}, shares: map[[16]byte]*share{}, gone: map[name]bool{}}
+}
 
 // see notes an object that is there. Its use is the later of used and what is known.
 func (x *index) see(n name, bytes int64, used, born time.Time) {
@@ -52,14 +55,17 @@ func (x *index) add(n name, bytes int64, used, born time.Time) {
 	if e == nil {
 		e = &entry{name: n, used: used}
 		x.entries[n] = e
-		heap.Push(&x.order, e)
+		heap.Push(&x.share(n).order, e)
 	}
+	of := x.share(n)
 	x.bytes += bytes - e.bytes
+	of.bytes += bytes - e.bytes
 	e.bytes, e.seen = bytes, x.sweep
 	if used.After(e.used) {
 		e.used = used
-		heap.Fix(&x.order, e.at)
+		heap.Fix(&of.order, e.at)
 	}
+	x.weigh(of)
 	if !born.IsZero() {
 		e.born = born
 	}
@@ -125,8 +131,11 @@ func (x *index) take(n name) {
 	}
 	if e := x.entries[n]; e != nil {
 		delete(x.entries, n)
-		heap.Remove(&x.order, e.at)
+		of := x.share(n)
+		heap.Remove(&of.order, e.at)
 		x.bytes -= e.bytes
+		of.bytes -= e.bytes
+		x.weigh(of)
 	}
 }
 
@@ -137,15 +146,18 @@ func (x *index) restore(e *entry) {
 	x.add(e.name, e.bytes, e.used, e.born)
 }
 
-// reserve makes room for an object that is then put, until release: it takes out those
-// unused the longest, to be deleted. ok is false, and nothing is taken, when all
-// others together are not enough.
+// reserve makes room for an object that is then put, until release: it takes out some,
+// to be deleted. ok is false, and nothing is taken, when all others together are not
+// enough.
 func (x *index) reserve(n name, bytes, budget int64) (victims []*entry, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.reserved+bytes > budget {
 		return nil, false
 	}
+	of := x.share(n)
+	of.reserved += bytes
+	x.weigh(of)
 	victims = x.evict(x.bytes+x.reserved+bytes-budget, &n)
 	x.reserved += bytes
 	return victims, true
@@ -156,11 +168,14 @@ func (x *index) reserve(n name, bytes, budget int64) (victims []*entry, ok bool)
 func (x *index) release(n name, bytes int64, landed *Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	of := x.share(n)
 	x.reserved -= bytes
+	of.reserved -= bytes
 	if landed != nil {
 		x.add(n, bytes, time.Now(), landed.Created)
 		x.link(n, landed.Previous)
 	}
+	x.weigh(of)
 }
 
 // over takes out what the budget does not hold.
@@ -170,23 +185,54 @@ func (x *index) over(budget int64) []*entry {
 	return x.evict(x.bytes+x.reserved-budget, nil)
 }
 
-func (x *index) evict(need int64, keep *name) (victims []*entry) {
+// evict takes out the longest unused of the scope that has the most, again and again: a
+// key that stores much loses its own, and not the conversations of the others. An entry
+// that is about to be replaced makes room by itself, and stays until then.
+func (x *index) evict(need int64, replaced *name) (victims []*entry) {
 	var kept *entry
-	for need > 0 && len(x.order) > 0 {
-		e := x.order[0]
-		if keep != nil && e.name == *keep { // it is about to be replaced
-			kept = heap.Pop(&x.order).(*entry)
-			need -= e.bytes
-			continue
+	if replaced != nil && need > 0 {
+		if kept = x.entries[*replaced]; kept != nil {
+			of := x.share(kept.name)
+			heap.Remove(&of.order, kept.at)
+			of.bytes -= kept.bytes
+			x.weigh(of)
+			need -= kept.bytes
+			defer func() {
+				of := x.share(kept.name)
+				heap.Push(&of.order, kept)
+				of.bytes += kept.bytes
+				x.weigh(of)
+			}()
 		}
+	}
+	for need > 0 && len(x.most) > 0 && len(x.most[0].order) > 0 {
+		e := x.most[0].order[0]
 		need -= e.bytes
 		x.take(e.name)
 		victims = append(victims, e)
 	}
-	if kept != nil {
-		heap.Push(&x.order, kept)
-	}
 	return victims
+}
+
+// share is what a scope has, made where it has none yet. Whoever changes it weighs it.
+func (x *index) share(n name) *share {
+	of := x.shares[n.scope]
+	if of == nil {
+		of = &share{scope: n.scope}
+		x.shares[n.scope] = of
+		heap.Push(&x.most, of)
+	}
+	return of
+}
+
+// weigh puts a share where it belongs after it has changed.
+func (x *index) weigh(of *share) {
+	if len(of.order) == 0 && of.reserved == 0 {
+		delete(x.shares, of.scope)
+		heap.Remove(&x.most, of.at)
+		return
+	}
+	heap.Fix(&x.most, of.at)
 }
 
 // expired takes out the records created before.
@@ -232,28 +278,4 @@ func (x *index) sums() (records int, bytes int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.entries), x.bytes
-}
-
-// oldestFirst is a heap of entries, the longest unused first.
-type oldestFirst []*entry
-
-func (q oldestFirst) Len() int { return len(q) }
-func (q oldestFirst) Less(i, j int) bool {
-	if !q[i].used.Equal(q[j].used) {
-		return q[i].used.Before(q[j].used)
-	}
-	return q[i].born.Before(q[j].born)
-}
-func (q oldestFirst) Swap(i, j int) { q[i], q[j] = q[j], q[i]; q[i].at, q[j].at = i, j }
-func (q *oldestFirst) Push(v any) {
-	e := v.(*entry)
-	e.at = len(*q)
-	*q = append(*q, e)
-}
-func (q *oldestFirst) Pop() any {
-	old := *q
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	return e
 }

@@ -22,13 +22,13 @@ const (
 type opener func(ctx context.Context) (b *opened, off string, err error)
 
 func (o Options) open(ctx context.Context) (b *opened, off string, err error) {
-	address := o.Address
-	if address == Auto {
-		dir, why := bucket.InCache(o.CacheDir, folder, "THOTH_RESPONSES_STORE", "responses")
-		if why != "" {
-			return nil, why, nil
+	var address string
+	if o.Address == Auto {
+		if address, off = bucket.InCache(o.CacheDir, folder, "THOTH_RESPONSES_STORE", "responses"); off != "" {
+			return nil, off, nil
 		}
-		address = dir
+	} else if address, err = bucket.Below(o.Address, folder); err != nil {
+		return nil, "", err
 	}
 	objects, err := bucket.Open(ctx, address, true, o.Timeout)
 	if err != nil {

@@ -16,15 +16,16 @@ const (
 	None = "none" // off, as is ""
 )
 
-// folder is the store's in the cache directory.
-const folder = "responses"
+// folder is the store's own, in the folder or bucket it was given and in the cache
+// directory: what lies beside it belongs to others, whatever its name.
+const folder = "thoth-responses"
 
 // mostRecordBytes is what no record may exceed, whatever is set: one is in memory as a whole.
 const mostRecordBytes = 256 << 20
 
 // Options of a Store. Only Address is needed; zero values mean the default.
 type Options struct {
-	Address     string        // of the folder or bucket (see package bucket), Auto or None
+	Address     string        // of the folder or bucket to have a folder in (see package bucket), Auto or None
 	CacheDir    string        // for Auto; empty: there is none
 	BudgetBytes int64         // of all records; default 1 GiB
 	RecordBytes int64         // of the largest record; default 16 MiB

@@ -191,7 +191,7 @@ func TestStore_FilesAreForNobodyElse(t *testing.T) {
 		seen++
 		return nil
 	}))
-	require.Equal(t, 4, seen, "a folder, a scope's, two records and nothing else")
+	require.Equal(t, 5, seen, "the folder given, ours in it, a scope's, two records and nothing else")
 	for _, f := range files(t, dir) {
 		require.NotContains(t, f, "scope")
 	}
@@ -227,7 +227,7 @@ func TestStore_AutoIsAFolderOfTheCache(t *testing.T) {
 	}
 	s = openStore(t, o)
 	put(t, s, record("a", "", 1))
-	require.FileExists(t, fileOf(s, filepath.Join(o.CacheDir, "responses"), "a"))
+	require.FileExists(t, fileOf(s, o.CacheDir, "a"))
 	require.Equal(t, "file", s.State().Store)
 }
 
@@ -307,6 +307,7 @@ func TestStore_ManyAtOnce(t *testing.T) {
 	}
 	group.Wait()
 	for _, s := range stores {
+		requireShares(t, s.index)
 		require.NoError(t, s.sweep(t.Context(), s.objects.Load()))
 		st := s.State()
 		require.LessOrEqual(t, st.Bytes, o.BudgetBytes)

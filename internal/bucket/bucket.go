@@ -106,6 +106,24 @@ func Kind(a string) (string, error) {
 	return fileblob.Scheme, nil
 }
 
+// Below is the URL of a folder in the store of a URL. Who keeps his objects in one
+// cannot meet what others have put beside it.
+func Below(a, folder string) (string, error) {
+	p, err := parseAddress(a)
+	switch {
+	case err != nil:
+		return "", err
+	case p.bucket == nil:
+		return filepath.Join(p.dir, folder), nil
+	}
+	u := *p.bucket
+	u.Path = "/" + folder
+	if p.prefix != "" {
+		u.Path = "/" + p.prefix + u.Path
+	}
+	return u.String(), nil
+}
+
 // Open opens the folder or bucket of a URL (see the package comment); create
 // makes the folder. timeout bounds each page of a listing.
 func Open(ctx context.Context, a string, create bool, timeout time.Duration) (*Bucket, error) {

@@ -177,3 +177,33 @@ func TestBreaker_CountsARow(t *testing.T) {
 	require.True(t, open)
 	require.EqualValues(t, 24, b.Count())
 }
+
+func TestBelow_IsAFolderInTheStore(t *testing.T) {
+	for address, want := range map[string]string{
+		"/dir":             "/dir/mine",
+		"file:///dir/sub/": "/dir/sub/mine",
+		"mem://":           "mem:///mine",
+		"gs://b":           "gs://b/mine",
+		"s3://b/some/prefix/?region=us-east-1&use_path_style=true": "s3://b/some/prefix/mine?region=us-east-1&use_path_style=true",
+	} {
+		got, err := Below(address, "mine")
+		require.NoError(t, err, address)
+		require.Equal(t, want, got)
+		_, err = parseAddress(got)
+		require.NoError(t, err)
+	}
+	_, err := Below("/", "mine")
+	require.Error(t, err)
+
+	outer, err := Open(t.Context(), t.TempDir(), true, time.Second)
+	require.NoError(t, err)
+	defer outer.Close()
+	inner, err := Below(outer.Dir, "mine")
+	require.NoError(t, err)
+	b, err := Open(t.Context(), inner, true, time.Second)
+	require.NoError(t, err)
+	defer b.Close()
+	require.NoError(t, b.Write(t.Context(), "x", Writing([]byte("1"))))
+	_, err = outer.Stat(t.Context(), "mine/x")
+	require.NoError(t, err)
+}
