@@ -51,7 +51,8 @@ type Stream struct {
 
 	phase   phase
 	frames  *client.Stream
-	begun   bool // a token has left
+	ahead   *read // by More
+	begun   bool  // a token has left, or the end of an answer
 	session *session
 	keeper  *keeper
 
@@ -65,6 +66,12 @@ type Stream struct {
 type answer struct {
 	reasoning bool   // it closed a block of reasoning
 	tail      string // of the text so far, for a marker cut in two
+}
+
+// read is what was read of the station.
+type read struct {
+	frame *wire.Frame
+	err   error
 }
 
 type phase int
@@ -132,7 +139,7 @@ func (s *Stream) Outcome() *Outcome { return s.outcome }
 // Next returns the next frame, io.EOF after the last done frame, or *wire.Error.
 func (s *Stream) Next() (*wire.Frame, error) {
 	for {
-		f, err := s.frames.Next()
+		f, err := s.read()
 		switch {
 		case s.phase == native || s.phase == over || err == io.EOF:
 			return f, err
@@ -145,6 +152,7 @@ func (s *Stream) Next() (*wire.Frame, error) {
 		case s.phase == forwarding:
 			err = s.evaluated(f)
 		case f.Type == wire.FrameDone:
+			s.begun = true
 			return s.finish(f), nil
 		default:
 			s.begun = true
@@ -157,8 +165,30 @@ func (s *Stream) Next() (*wire.Frame, error) {
 	}
 }
 
-// More tells that the next frame is here already: Next will not wait.
-func (s *Stream) More() bool { return s.phase != forwarding && s.frames.More() }
+// More tells that the next frame is here already, and that Next will not wait: for
+// the last done frame it may, until the saves are known.
+func (s *Stream) More() bool {
+	switch {
+	case s.phase == native || s.phase == over:
+		return s.frames.More()
+	case s.ahead == nil && (s.phase == forwarding || !s.frames.More()):
+		return false
+	case s.ahead == nil:
+		f, err := s.frames.Next()
+		s.ahead = &read{f, err}
+	}
+	a := s.ahead
+	return a.err == nil && !(a.frame.Type == wire.FrameDone && s.left == 1)
+}
+
+// read gives the station's next frame.
+func (s *Stream) read() (*wire.Frame, error) {
+	if a := s.ahead; a != nil {
+		s.ahead = nil
+		return a.frame, a.err
+	}
+	return s.frames.Next()
+}
 
 // evaluated goes from the end of the prefill to the decode.
 func (s *Stream) evaluated(f *wire.Frame) error {

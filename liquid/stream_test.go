@@ -256,6 +256,57 @@ func TestStream_TokensDoNotWaitForASaveThatHangs(t *testing.T) {
 	_, _ = s.Next()
 }
 
+// Whoever gathers what is there before he sends it must send the last text before
+// the end, which waits for the saves.
+func TestStream_WhatTheEndMayHoldUpIsNotThereYet(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		g := newRig(t, stationtest.Options{EOGEvery: -1})
+		g.fault(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			rec := httptest.NewRecorder()
+			next.ServeHTTP(rec, r)
+			_, _ = w.Write(rec.Body.Bytes()) // all of it at once
+		})
+		q := seeded(long("A", 100), 8)
+		q.Generate.Fork = &n
+		s, err := g.Open(t.Context(), q)
+		require.NoError(t, err)
+		texts, together := 0, 0
+		for left := n; left > 0; {
+			f, err := s.Next()
+			require.NoError(t, err)
+			if f.Type == wire.FrameProgress {
+				continue
+			}
+			if f.Type == wire.FrameText {
+				texts++
+			} else {
+				left--
+			}
+			if s.More() {
+				together++
+				require.True(t, s.More(), "it stays")
+			}
+		}
+		require.Equal(t, 8*n, texts, "none is lost to a look ahead")
+		require.Equal(t, 8*n+n-2, together, "all but the last done frame and what is before it")
+		require.NoError(t, s.Close())
+		g.noSessions()
+	}
+}
+
+func TestStream_AfterTheEndOfAnAnswerNoOtherPathIsTaken(t *testing.T) {
+	g := newRig(t, stationtest.Options{EOGEvery: -1})
+	g.fault(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		_, _ = io.WriteString(w, `{"type":"done","choice":1,"done":{"reason":"eog"}}`+"\n"+`{"type":"error","error":{"code":"engine","message":"stumbled"}}`+"\n")
+	})
+	n, q := 2, seeded(long("A", 100), 6)
+	q.Generate.Fork = &n
+	_, _, err := g.choices(t.Context(), q, n)
+	require.ErrorContains(t, err, "stumbled")
+	require.Zero(t, g.counted(wire.RouteGenerate))
+	g.noSessions()
+}
+
 func TestStream_ThePromptIsSavedBesideTheAnswer(t *testing.T) {
 	g := newRig(t, stationtest.Options{})
 	saved := make(chan struct{}, 2)
