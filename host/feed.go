@@ -132,6 +132,9 @@ func (f *feed) tell(ev event) *openai.Error {
 		if ev.frame.Done == nil {
 			return openai.NewError(openai.CodeInternal, "", "the station ended an answer without saying why")
 		}
+		if j.ended[ev.choice] != nil {
+			return openai.NewError(openai.CodeInternal, "", "an answer has ended twice")
+		}
 		f.begin(ev.choice)
 		j.ended[ev.choice] = ev.frame.Done
 		j.left--

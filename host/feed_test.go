@@ -58,6 +58,14 @@ func TestFeed_APanicIsTheHandlers(t *testing.T) {
 	require.Panics(t, func() { _ = f.wait(t.Context()) })
 }
 
+func TestFeed_AnAnswerEndsOnce(t *testing.T) {
+	f, out := newCountingFeed()
+	f.j.left, f.j.ended[0] = 2, new(wire.Done)
+	require.False(t, f.take(event{frame: &wire.Frame{Type: wire.FrameDone, Done: new(wire.Done)}}))
+	require.Equal(t, []int{2, 0}, []int{f.j.left, out.flushes}, "the other one has not")
+	require.ErrorContains(t, f.wait(t.Context()), "ended twice")
+}
+
 func TestFeed_NothingReachesTheSinkBehindItsEnd(t *testing.T) {
 	f, out := newCountingFeed()
 	f.fail(0, &wire.Error{Code: wire.CodeEngine, Message: "a decode failed"})

@@ -336,6 +336,33 @@ func TestStream_Ends(t *testing.T) {
 	}
 }
 
+func TestStream_AFrameOfNoAnswerEndsIt(t *testing.T) {
+	const done = `{"type":"done","choice":1,"done":{"reason":"eog"}}` + "\n"
+	for name, k := range map[string]struct {
+		body   string
+		before int // frames
+	}{
+		"another done":       {done + done, 1},
+		"text behind a done": {done + `{"type":"text","choice":1,"text":"a"}` + "\n", 1},
+		"too many answers":   {`{"type":"text","choice":2,"text":"a"}` + "\n", 0},
+		"below them":         {`{"type":"done","choice":-1}` + "\n", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := serve(t, answer(200, k.body), client.Options{})
+			two := 2
+			s, err := c.Generate(t.Context(), &wire.GenerateRequest{Later: wire.Later{Fork: &two}})
+			require.NoError(t, err)
+			defer s.Close()
+			for range k.before {
+				_, err := s.Next()
+				require.NoError(t, err)
+			}
+			_, err = s.Next()
+			requireCode(t, err, wire.CodeInternal)
+		})
+	}
+}
+
 func TestStream_StationDiesMidway(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"type":"text","text":"a"}`+"\n")

@@ -26,8 +26,8 @@ type Stream struct {
 	long []byte // a line longer than in's buffer
 	end  bool
 
-	answers int // asked for
-	left    int // of them have not ended
+	ended []bool // by answer
+	left  int    // answers that have not ended
 }
 
 // stream starts a call whose answer is a stream.
@@ -40,12 +40,13 @@ func (c *Client) stream(ctx context.Context, route string, body any, answers int
 	if err != nil {
 		return nil, err
 	}
-	return &Stream{ctx: ctx, body: resp.Body, in: bufio.NewReaderSize(resp.Body, lineBytes), answers: answers, left: answers}, nil
+	return &Stream{ctx: ctx, body: resp.Body, in: bufio.NewReaderSize(resp.Body, lineBytes), ended: make([]bool, answers), left: answers}, nil
 }
 
 // Next returns the next frame, io.EOF after the last answer's done frame, or
-// *wire.Error: that of an error frame, or CodeUnavailable when the stream ended
-// without either.
+// *wire.Error: that of an error frame, CodeUnavailable when the stream ended
+// without either, CodeInternal for a frame of an answer that was not asked for or
+// has ended.
 func (s *Stream) Next() (*wire.Frame, error) {
 	if s.end {
 		return nil, io.EOF
@@ -56,6 +57,7 @@ func (s *Stream) Next() (*wire.Frame, error) {
 		return nil, err
 	}
 	if f.Type == wire.FrameDone {
+		s.ended[f.Choice] = true
 		s.left--
 		s.end = s.left == 0
 	}
@@ -79,8 +81,10 @@ func (s *Stream) next() (*wire.Frame, error) {
 		return nil, transportError(s.ctx, broken)
 	case err != nil:
 		return nil, &wire.Error{Code: wire.CodeUnavailable, Message: "the station sent a line that is not a frame", Retryable: true}
-	case f.Choice < 0 || f.Choice >= s.answers:
-		return nil, &wire.Error{Code: wire.CodeUnavailable, Message: "the station sent a frame of an answer that was not asked for", Retryable: true}
+	case f.Choice < 0 || f.Choice >= len(s.ended):
+		return nil, &wire.Error{Code: wire.CodeInternal, Message: "the station sent a frame of an answer that was not asked for"}
+	case s.ended[f.Choice] && f.Type != wire.FrameError:
+		return nil, &wire.Error{Code: wire.CodeInternal, Message: "the station sent a frame of an answer that has ended"}
 	case f.Type == wire.FrameError && f.Error == nil:
 		return nil, &wire.Error{Code: wire.CodeInternal, Message: "the station sent an error frame without an error"}
 	case f.Type == wire.FrameError:
