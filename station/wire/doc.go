@@ -4,7 +4,7 @@
 // It is JSON over HTTP on loopback or a unix socket. A plain answer is one JSON
 // object. A stream is NDJSON (Content-Type application/x-ndjson): one [Frame] a
 // line, flushed per frame, and it always ends in exactly one "done" or one
-// "error" frame. An error before the first frame is an HTTP status with an
+// "error" frame; a fork's has a "done" frame for each answer. An error before the first frame is an HTTP status with an
 // [ErrorBody]; [Error.Status] is the only table from code to status. 404 means
 // "this route does not exist" and nothing else; an unknown session or key is
 // 410. One request context is one cancellation: when the caller's connection
@@ -14,7 +14,7 @@
 // it. Golden files under testdata pin the bytes; changing one needs a new
 // [Version].
 //
-// Request types carry the fields of what is built later (fork, priority,
-// deadline, prediction, adapters) from the start. A station that does not
+// Request types carry the fields of what is built later (priority, deadline,
+// prediction, adapters; fork was one) from the start. A station that does not
 // build one answers code "unsupported" with the field's name in Param.
 package wire
