@@ -73,11 +73,18 @@ func (b *brokenStore) Delete(ctx context.Context, scope, id string) error {
 	return b.responseStore.Delete(ctx, scope, id)
 }
 
-func (b *brokenStore) Chain(ctx context.Context, scope, id string, most int) ([]*stored.Record, error) {
+func (b *brokenStore) GetCharged(ctx context.Context, scope, id string, charge stored.Charge) (*stored.Record, error) {
 	if err := b.failing(); err != nil {
 		return nil, err
 	}
-	return b.responseStore.Chain(ctx, scope, id, most)
+	return b.responseStore.GetCharged(ctx, scope, id, charge)
+}
+
+func (b *brokenStore) ChainCharged(ctx context.Context, scope, id string, most int, charge stored.Charge) ([]*stored.Record, error) {
+	if err := b.failing(); err != nil {
+		return nil, err
+	}
+	return b.responseStore.ChainCharged(ctx, scope, id, most, charge)
 }
 
 func TestResponse_WithoutAStoreSaysSo(t *testing.T) {
@@ -150,10 +157,23 @@ func TestResponse_AStoreThatSaysItFailsIsNotAskedToStore(t *testing.T) {
 
 func TestResponse_ARecordThatCannotBeReadIsAnError(t *testing.T) {
 	h := newHost(t, newFakeStation(t), keeping(t))
-	require.NoError(t, h.stored.Put(t.Context(), &stored.Record{ID: "resp_bad", Created: time.Now(), Input: []byte("[]"), Response: []byte(`{"output":5}`)}))
+	require.NoError(t, h.stored.Put(t.Context(), &stored.Record{ID: "resp_bad", Created: time.Now(), Input: []byte("[]"), Response: []byte(`{"status":5}`)}))
 	require.Equal(t, 503, h.kept("resp_bad").status)
 	require.Equal(t, 503, h.ask(`"a"`, `"previous_response_id":"resp_bad"`).status)
 	require.Equal(t, 200, h.do("DELETE", "/v1/responses/resp_bad", "").status)
+}
+
+func TestResponse_ToStoreItHoldsNoPlace(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t), func(o *Options) { o.MaxInFlight = 1 })
+	slow := &brokenStore{responseStore: h.responses, ends: make(chan struct{})}
+	h.responses = slow
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer close(slow.ends)
+	waiting.Go(func() { h.ask(`"a"`) })
+	h.eventually(func() bool { return len(f.got()) == 1 })
+	require.Equal(t, 200, h.ask(`"b"`, `"store":false`).status, "the engine does not wait for the store")
 }
 
 func TestBackground_ItsEndIsSeenWhenItIsStored(t *testing.T) {

@@ -24,8 +24,10 @@ type sink interface {
 }
 
 // run waits for a place, calls the station, as many choices at once as the place is
-// wide, and feeds the sink.
-// It returns after the station calls have ended.
+// wide, and feeds the sink. It returns after the station calls have ended.
+//
+// The place is left as soon as they have: to store the answer and to write it to a slow
+// client may take a while, and takes nothing of the engine.
 func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -38,7 +40,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	if e != nil {
 		return e
 	}
-	defer j.place.leave()
+	defer j.place.leave() // where it panics
 	j.body.release()
 	j.rec.queue = time.Since(asked)
 	if j.placed != nil {
@@ -51,14 +53,16 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 		defer func() { j.rec.answered = raw.String() }() // a broken answer too
 	}
 	var calls sync.WaitGroup
-	defer func() {
+	leave := sync.OnceFunc(func() {
 		if j.left == 0 { // only the ends of streams are to come: cut before them, their connections would be lost
 			defer time.AfterFunc(streamEnd, func() { cancel(nil) }).Stop()
 		} else {
 			cancel(nil) // before the wait, or it would never end
 		}
 		calls.Wait()
-	}()
+		j.place.leave()
+	})
+	defer leave()
 	// In order, and no more at once than there are places for.
 	each, slots := n/j.prompts, newSlots(j.place.weight)
 	next := func(width int, work func()) {
@@ -97,6 +101,9 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 		}
 		return e
 	}
+	var leaving sync.WaitGroup
+	defer leaving.Wait()
+	leaving.Go(leave) // behind: the client's last words do not wait for it
 	out.end()
 	return nil
 }
