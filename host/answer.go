@@ -117,7 +117,11 @@ const piece = 256 << 10
 // with the handler's, when the place has been left: a client that sees it may ask
 // again, also where its key allows one request at a time.
 func writeSlowly(w http.ResponseWriter, v any, timeout time.Duration) {
-	b := append(openai.Encode(v), '\n')
+	writePieces(w, append(openai.Encode(v), '\n'), timeout)
+}
+
+// writePieces is writeSlowly of what is JSON.
+func writePieces(w http.ResponseWriter, b []byte, timeout time.Duration) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)

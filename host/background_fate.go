@@ -70,7 +70,7 @@ func (s *Server) fateOf(ctx context.Context, scope, id string) (fate, error) {
 		return toEnd, err
 	}
 	for f, word := range fateWords {
-		if string(r.Response) == string(encoded(word)) {
+		if string(r.Response) == string(openai.Encode(word)) {
 			return f, nil
 		}
 	}
@@ -79,7 +79,7 @@ func (s *Server) fateOf(ctx context.Context, scope, id string) (fate, error) {
 
 // ask leaves a fate to a run of another process.
 func (s *Server) ask(ctx context.Context, r *stored.Record, f fate) error {
-	return s.put(ctx, &stored.Record{ID: r.ID, Scope: fatesOf(r.Scope), Created: r.Created, Input: []byte("[]"), Response: encoded(fateWords[f])})
+	return s.put(ctx, &stored.Record{ID: r.ID, Scope: fatesOf(r.Scope), Created: r.Created, Input: []byte("[]"), Response: openai.Encode(fateWords[f])})
 }
 
 // erase deletes what the scopes have stored under an id.

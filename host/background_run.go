@@ -41,7 +41,7 @@ func (r *backgroundRun) current() *stored.Record {
 
 // becomes replaces the response.
 func (r *backgroundRun) becomes(resp *responses.Response) {
-	b := encoded(resp)
+	b := openai.Encode(resp)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.response = b
@@ -50,7 +50,8 @@ func (r *backgroundRun) becomes(resp *responses.Response) {
 // startBackground stores a response that begins and lets it run. All that can be
 // wrong with the request is said before.
 func (s *Server) startBackground(r *http.Request, in *intake, q *responseRequest) (*backgroundRun, *openai.Error) {
-	run := &backgroundRun{id: q.resp.ID, scope: q.record.Scope, record: *q.record, over: make(chan struct{})}
+	first := newRecord(r.Context(), q)
+	run := &backgroundRun{id: q.resp.ID, scope: first.Scope, record: *first, over: make(chan struct{})}
 	rec := recordOf(r.Context())
 	own := &record{id: rec.id, key: rec.key, arrived: rec.arrived}
 	var ctx context.Context
@@ -154,7 +155,7 @@ func (s *Server) endBackground(ctx context.Context, run *backgroundRun, resp *re
 	}
 	if run.doomed() != deleted {
 		record := run.record
-		record.Response = encoded(resp)
+		record.Response = openai.Encode(resp)
 		if err := s.put(ctx, &record); err != nil {
 			s.lost(run.id, err)
 			resp.Store = false

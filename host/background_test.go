@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/host/openai"
 	"thoth/host/responses"
 	"thoth/host/stored"
 	"thoth/station/wire"
@@ -308,7 +309,7 @@ func TestBackground_OfADeadProcessHasFailed(t *testing.T) {
 	made := h.ask(`"a"`).response(t)
 	for status, lease := range map[string]time.Duration{"failed": -time.Second, "in_progress": time.Minute} {
 		made.Status, made.Background = "in_progress", true
-		record := &stored.Record{ID: "resp_" + status, Created: time.Now(), Input: []byte("[]"), Response: encoded(made)}
+		record := &stored.Record{ID: "resp_" + status, Created: time.Now(), Input: []byte("[]"), Response: openai.Encode(made)}
 		require.NoError(t, h.stored.Put(t.Context(), leased(record, time.Now().Add(lease))))
 		got := h.kept(record.ID).response(t)
 		require.Equal(t, status, got.Status)

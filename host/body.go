@@ -51,12 +51,17 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, h *hold) ([]by
 	case errors.As(err, &large):
 		return nil, s.tooLarge(r)
 	case errors.Is(err, errBodyMemory):
-		return nil, openai.NewError(openai.CodeOverloaded, "", "the server is busy: the bodies of other requests fill their memory of %d bytes",
-			s.o.MaxBodyMemory).Retry(s.retryAfter())
+		return nil, s.bodiesFull()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, openai.NewError(openai.CodeRequestTimeout, "", "the body did not arrive within %s", s.o.BodyTimeout)
 	}
 	return nil, openai.NewError(openai.CodeInvalidJSON, "", "the body is incomplete")
+}
+
+// bodiesFull is the answer while there is no room for a body, or for what a request has
+// read out of the store.
+func (s *Server) bodiesFull() *openai.Error {
+	return openai.NewError(openai.CodeOverloaded, "", "the server is busy: the bodies of other requests fill their memory of %d bytes", s.o.MaxBodyMemory).Retry(s.retryAfter())
 }
 
 // tooLarge names the limit, and the length where it was announced.
@@ -131,6 +136,23 @@ func (h *hold) take(n int64) bool {
 	b.mu.held += n
 	h.bytes += n
 	return true
+}
+
+// charge is take for who tells it by an error.
+func (h *hold) charge(n int64) error {
+	if !h.take(n) {
+		return errBodyMemory
+	}
+	return nil
+}
+
+// give gives n bytes back before the rest.
+func (h *hold) give(n int64) {
+	b := h.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.held -= n
+	h.bytes -= n
 }
 
 // release gives everything back. It may be called again.

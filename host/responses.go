@@ -2,16 +2,12 @@ package host
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
-
-	"github.com/go-json-experiment/json"
 
 	"thoth/host/openai"
 	"thoth/host/prompt"
 	"thoth/host/responses"
-	"thoth/host/stored"
 	"thoth/station/wire"
 )
 
@@ -40,7 +36,7 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) {
 		}
 		keep := func(*responses.Response) {}
 		if q.resp.Store {
-			keep = s.keep(r.Context(), q.record)
+			keep = s.keep(r.Context(), q)
 		}
 		if q.req.Stream {
 			return j, newResponseStream(w, j, q.resp, s.o.WriteTimeout, keep), nil
@@ -52,12 +48,7 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) {
 	case background.log != nil:
 		s.follow(w, r, background.log, 0)
 	default:
-		_, resp, e := s.found(r.Context(), background.id)
-		if e != nil {
-			fail(w, r, e)
-			return
-		}
-		s.send(w, resp)
+		s.sendRaw(w, background.current().Response)
 	}
 }
 
@@ -68,6 +59,9 @@ func (s *Server) countResponse(w http.ResponseWriter, r *http.Request) {
 		q, e := s.readResponse(ctx, in, true)
 		if e != nil {
 			return nil, e
+		}
+		if len(q.conversation.Messages)+len(q.conversation.Tools) == 0 {
+			return responses.NewCount(0), nil // templates have no form for it
 		}
 		segments, _, e := render(in.view.template, q.conversation, false)
 		if e != nil {
@@ -86,8 +80,7 @@ type responseRequest struct {
 	req          *responses.Request
 	start        time.Time // of its preparation
 	conversation prompt.Conversation
-	resp         *responses.Response
-	record       *stored.Record // of the response; stored where resp.Store
+	resp         *responses.Response // it is stored where it says so
 }
 
 // readResponse decodes a request and makes the conversation of its input and of the
@@ -106,11 +99,11 @@ func (s *Server) readResponse(ctx context.Context, in *intake, counting bool) (*
 	if e = s.admits(ctx, in.view, model, req.Cache()); e != nil {
 		return nil, e
 	}
-	stores, e := s.mayStore(req)
+	stores, e := s.mayStore(req, counting)
 	if e != nil {
 		return nil, e
 	}
-	history, e := s.history(ctx, req, in.limits)
+	history, e := s.recall(ctx, in, req)
 	if e != nil {
 		return nil, e
 	}
@@ -125,7 +118,6 @@ func (s *Server) readResponse(ctx context.Context, in *intake, counting bool) (*
 	rec := recordOf(ctx)
 	q.resp = responses.New(req, responses.NewID(responses.PrefixResponse), in.view.names[0], rec.arrived)
 	q.resp.Store = stores
-	q.record = newRecord(scopeKey(ctx), q.resp, req, rec.arrived)
 	return q, nil
 }
 
@@ -134,55 +126,6 @@ func (s *Server) newResponse(ctx context.Context, in *intake, q *responseRequest
 	req := q.req
 	return s.newChat(ctx, in, q.start, &task{stream: req.Stream, conversation: q.conversation, cache: req.Cache(), tools: req.Tools, choice: req.Choice,
 		parallel: req.Parallel(), format: req.Format, choices: 1, generate: req.Generate, param: responses.Param})
-}
-
-// history is what was said in the turns before a request, the oldest first.
-func (s *Server) history(ctx context.Context, req *responses.Request, l openai.Limits) ([]responses.Item, *openai.Error) {
-	if req.PreviousID == "" {
-		return nil, nil
-	}
-	ctx, done := context.WithTimeout(ctx, storeTimeout)
-	defer done()
-	chain, err := s.responses.Chain(ctx, scopeKey(ctx), req.PreviousID, l.Messages)
-	var missing *stored.Missing
-	switch {
-	case errors.As(err, &missing):
-		return nil, openai.NewError(openai.CodePrevious, "previous_response_id", "Previous response with id '%s' not found.", printable(missing.ID))
-	case errors.Is(err, stored.ErrNotFound):
-		return nil, openai.NewError(openai.CodePrevious, "previous_response_id", "Previous response with id '%s' not found.", printable(req.PreviousID))
-	case errors.Is(err, stored.ErrTooLong), errors.Is(err, stored.ErrTooLarge):
-		return nil, openai.NewError(openai.CodeInvalidValue, "previous_response_id", "previous_response_id cannot be gone on from: %s", err)
-	case err != nil:
-		return nil, s.unreadable(req.PreviousID, err)
-	}
-	var items []responses.Item
-	for _, r := range chain {
-		turn, e := s.turn(r)
-		if e != nil {
-			return nil, e
-		}
-		items = append(items, turn...)
-		if len(items)+len(req.Input) > l.Messages {
-			return nil, openai.NewError(openai.CodeInvalidValue, "previous_response_id", "previous_response_id leads to a conversation of more than %d items with its input: that is the most allowed", l.Messages)
-		}
-	}
-	return items, nil
-}
-
-// turn is what was said in one of the turns before.
-func (s *Server) turn(r *stored.Record) (items []responses.Item, e *openai.Error) {
-	if err := json.Unmarshal(r.Input, &items); err != nil {
-		return nil, s.unreadable(r.ID, err)
-	}
-	resp, err := s.response(r)
-	if err != nil {
-		return nil, s.unreadable(r.ID, err)
-	}
-	switch resp.Status {
-	case responses.StatusCompleted, responses.StatusIncomplete:
-		return append(items, resp.Output...), nil
-	}
-	return nil, openai.NewError(openai.CodeInvalidValue, "previous_response_id", "previous_response_id leads to the response %s, which is %s: only one that is completed or incomplete can be gone on from", r.ID, resp.Status)
 }
 
 // some is nil for "".

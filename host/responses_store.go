@@ -2,11 +2,12 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"thoth/host/openai"
 	"thoth/host/responses"
@@ -17,8 +18,9 @@ import (
 type responseStore interface {
 	Put(ctx context.Context, r *stored.Record) error
 	Get(ctx context.Context, scope, id string) (*stored.Record, error)
+	GetCharged(ctx context.Context, scope, id string, charge stored.Charge) (*stored.Record, error)
 	Delete(ctx context.Context, scope, id string) error
-	Chain(ctx context.Context, scope, id string, most int) ([]*stored.Record, error)
+	ChainCharged(ctx context.Context, scope, id string, most int, charge stored.Charge) ([]*stored.Record, error)
 	State() stored.State
 }
 
@@ -34,8 +36,8 @@ const (
 func (s *Server) hasStore() bool { return s.responses.State().State != "off" }
 
 // mayStore refuses what a request cannot have where responses are not stored, and
-// tells whether this one's is to be.
-func (s *Server) mayStore(req *responses.Request) (bool, *openai.Error) {
+// tells whether this one's is to be. Who counts tokens makes none.
+func (s *Server) mayStore(req *responses.Request, counting bool) (bool, *openai.Error) {
 	st := s.responses.State()
 	for _, f := range []struct {
 		param string
@@ -44,8 +46,8 @@ func (s *Server) mayStore(req *responses.Request) (bool, *openai.Error) {
 		leave string
 	}{
 		{"previous_response_id", req.PreviousID != "", false, "send the whole conversation as input"},
-		{"background", req.Background, true, "wait for the answer, or stream it"},
-		{"store", req.Store != nil && *req.Store, true, "leave it out, or set it to false"},
+		{"background", req.Background && !counting, true, "wait for the answer, or stream it"},
+		{"store", req.Store != nil && *req.Store && !counting, true, "leave it out, or set it to false"},
 	} {
 		switch {
 		case !f.given:
@@ -56,6 +58,8 @@ func (s *Server) mayStore(req *responses.Request) (bool, *openai.Error) {
 		}
 	}
 	switch {
+	case counting:
+		return false, nil
 	case !req.Background:
 	case s.o.MaxBackground == 0:
 		return false, openai.NewError(openai.CodeUnsupported, "background", "background is true, and this server makes no responses in the background: wait for the answer, or stream it")
@@ -75,30 +79,17 @@ func (s *Server) storing(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
-// newRecord is what is stored of a response that a request began; its response is
-// still to be set.
-func newRecord(scope string, resp *responses.Response, req *responses.Request, created time.Time) *stored.Record {
-	items := req.Input
-	if items == nil {
-		items = []responses.Item{}
-	}
-	return &stored.Record{ID: resp.ID, Scope: scope, Previous: req.PreviousID, Created: created, Input: encoded(items)}
-}
-
-// encoded is one of our own types as JSON.
-func encoded(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
+// newRecord is what is stored of a request's response, which is still to be set.
+func newRecord(ctx context.Context, q *responseRequest) *stored.Record {
+	return &stored.Record{ID: q.resp.ID, Scope: scopeKey(ctx), Previous: q.req.PreviousID, Created: recordOf(ctx).arrived, Input: responses.EncodeItems(q.req.Input)}
 }
 
 // keep stores the end of a response that somebody waits for. A store that fails does
 // not take the answer from its client: the response says that it is not stored.
-func (s *Server) keep(ctx context.Context, r *stored.Record) func(*responses.Response) {
+func (s *Server) keep(ctx context.Context, q *responseRequest) func(*responses.Response) {
 	return func(resp *responses.Response) {
-		r.Response = encoded(resp)
+		r := newRecord(ctx, q)
+		r.Response = openai.Encode(resp)
 		if err := s.put(ctx, r); err != nil {
 			s.lost(r.ID, err)
 			resp.Store = false
@@ -120,62 +111,56 @@ func (s *Server) lost(id string, err error) {
 	s.o.Log.Warn().Str("response", id).Err(err).Msg("a response could not be stored")
 }
 
-// found is the record of a response that a caller may see, as it is now.
-func (s *Server) found(ctx context.Context, id string) (*stored.Record, *responses.Response, *openai.Error) {
+// found is the record of a response that a caller may see, with the response as it is
+// now, and what the host needs to know of it.
+func (s *Server) found(ctx context.Context, id string, h *hold) (*stored.Record, *digest, *openai.Error) {
 	scope := scopeKey(ctx)
 	if run := s.background.find(scope, id); run != nil {
 		r := run.current()
-		resp, _, err := decoded(r)
+		d, err := digestOf(r)
 		if err != nil {
 			return nil, nil, s.unreadable(id, err)
 		}
-		return r, resp, nil
+		return r, d, nil
 	}
-	r, e := s.fetch(ctx, scope, id)
+	r, e := s.fetch(ctx, scope, id, h)
 	if e != nil {
 		return nil, nil, e
 	}
-	resp, err := s.response(r)
-	if err == nil && underWay(resp) {
+	d, err := digestOf(r)
+	if err == nil && underWay(d.Status) {
 		var f fate
-		switch f, err = s.fateOf(ctx, scope, id); f {
-		case cancelled:
-			resp.Status = responses.StatusCancelled
-		case deleted:
+		switch f, err = s.fateOf(ctx, scope, id); {
+		case err != nil:
+		case f == deleted:
 			return nil, nil, noResponse(id)
+		default:
+			err = d.settle(r, f)
 		}
 	}
 	if err != nil {
 		return nil, nil, s.unreadable(id, err)
 	}
-	return r, resp, nil
+	return r, d, nil
 }
 
-// fetch gets a record out of the store.
-func (s *Server) fetch(ctx context.Context, scope, id string) (*stored.Record, *openai.Error) {
+// fetch gets a record out of the store. It counts as a body does, until h is released.
+func (s *Server) fetch(ctx context.Context, scope, id string, h *hold) (*stored.Record, *openai.Error) {
 	if !s.hasStore() {
 		return nil, noResponse(id)
 	}
 	ctx, done := context.WithTimeout(ctx, storeTimeout)
 	defer done()
-	r, err := s.responses.Get(ctx, scope, id)
+	r, err := s.responses.GetCharged(ctx, scope, id, h.charge)
 	switch {
 	case errors.Is(err, stored.ErrNotFound):
 		return nil, noResponse(id)
+	case errors.Is(err, errBodyMemory):
+		return nil, s.bodiesFull()
 	case err != nil:
 		return nil, s.unreadable(id, err)
 	}
 	return r, nil
-}
-
-// response is that of a record out of the store. One that is under way by its record,
-// and whose process says so no longer, has failed.
-func (s *Server) response(r *stored.Record) (*responses.Response, error) {
-	resp, lease, err := decoded(r)
-	if err == nil && underWay(resp) && time.Now().After(lease) {
-		resp.Fail(openai.NewError(openai.CodeInternal, "", "the server that made this response ended before it was done"))
-	}
-	return resp, err
 }
 
 // leaseField stands in a stored response beside the reference's: until when, in seconds
@@ -189,21 +174,45 @@ func leased(r *stored.Record, until time.Time) *stored.Record {
 	return &now
 }
 
-// decoded is the response of a record, with its lease if it has one.
-func decoded(r *stored.Record) (*responses.Response, time.Time, error) {
-	var in struct {
-		responses.Response
-		Lease int64 `json:"_lease"`
-	}
-	if err := json.Unmarshal(r.Response, &in); err != nil {
-		return nil, time.Time{}, fmt.Errorf("the stored response cannot be read: %w", err)
-	}
-	return &in.Response, time.Unix(in.Lease, 0), nil
+// digest is what the host needs to know of a stored response: most are shown as they lie
+// there, and may be large.
+type digest struct {
+	Status     string `json:"status"`
+	Background bool   `json:"background"`
+	Lease      int64  `json:"_lease"`
 }
 
-// underWay tells whether a response has no end yet.
-func underWay(r *responses.Response) bool {
-	return r.Status == responses.StatusQueued || r.Status == responses.StatusInProgress
+func digestOf(r *stored.Record) (*digest, error) {
+	d := new(digest)
+	if err := json.Unmarshal(r.Response, d); err != nil {
+		return nil, fmt.Errorf("the stored response cannot be read: %w", err)
+	}
+	return d, nil
+}
+
+// settle makes of a record that is under way what is to be shown of it. One whose
+// process says so no longer has failed.
+func (d *digest) settle(r *stored.Record, f fate) error {
+	resp := new(responses.Response)
+	if err := json.Unmarshal(r.Response, resp); err != nil {
+		return fmt.Errorf("the stored response cannot be read: %w", err)
+	}
+	switch {
+	case f == cancelled:
+		resp.Status = responses.StatusCancelled
+	case d.lost():
+		resp.Fail(openai.NewError(openai.CodeInternal, "", "the server that made this response ended before it was done"))
+	}
+	d.Status, r.Response = resp.Status, openai.Encode(resp)
+	return nil
+}
+
+// lost tells that a response is under way by its record, and by that alone.
+func (d *digest) lost() bool { return underWay(d.Status) && time.Now().After(time.Unix(d.Lease, 0)) }
+
+// underWay tells whether a response of this status has no end yet.
+func underWay(status string) bool {
+	return status == responses.StatusQueued || status == responses.StatusInProgress
 }
 
 func noResponse(id string) *openai.Error {

@@ -1,15 +1,14 @@
 package host
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-json-experiment/json"
 
 	"thoth/host/openai"
 	"thoth/host/responses"
@@ -39,21 +38,20 @@ func (s *Server) getResponse(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, e)
 		return
 	}
-	_, resp, e := s.found(r.Context(), id)
+	h := &hold{budget: &s.bodies}
+	defer h.release()
+	record, d, e := s.found(r.Context(), id, h)
 	if e != nil {
 		fail(w, r, e)
 		return
 	}
 	if !q.stream || r.Method == http.MethodHead {
-		if !slices.Contains(q.include, responses.IncludeLogprobs) {
-			dropLogprobs(resp)
-		}
-		s.send(w, resp)
+		s.show(w, r, record, q.include, h)
 		return
 	}
 	run := s.background.find(scopeKey(r.Context()), id)
 	switch {
-	case !resp.Background:
+	case !d.Background:
 		e = openai.NewError(openai.CodeInvalidValue, "stream", "stream is true, and the response %s was not made in the background: its events are not kept; leave stream out", id)
 	case run == nil:
 		e = openai.NewError(openai.CodeInvalidValue, "stream", "stream is true, and the events of the response %s are not held here, or no longer; leave stream out", id)
@@ -71,12 +69,23 @@ func (s *Server) getResponse(w http.ResponseWriter, r *http.Request) {
 	s.follow(w, r, run.log, q.next)
 }
 
-func dropLogprobs(resp *responses.Response) {
-	for _, item := range resp.Output {
-		for i := range item.Content {
-			item.Content[i].Logprobs = nil
+// show sends a stored response as it lies there, but for log-probabilities that were not
+// asked for. It counts as a body does until its client has it.
+func (s *Server) show(w http.ResponseWriter, r *http.Request, record *stored.Record, include []string, h *hold) {
+	raw := record.Response
+	if !slices.Contains(include, responses.IncludeLogprobs) && bytes.Contains(raw, []byte(`"logprobs":[{`)) {
+		if !h.take(int64(len(raw))) {
+			fail(w, r, s.bodiesFull())
+			return
 		}
+		resp := new(responses.Response) // they are not read
+		if err := json.Unmarshal(raw, resp); err != nil {
+			fail(w, r, s.unreadable(record.ID, err))
+			return
+		}
+		raw = openai.Encode(resp)
 	}
+	s.sendRaw(w, raw)
 }
 
 // deleteResponse is DELETE /v1/responses/{id}; one that is on its way is cancelled.
@@ -98,7 +107,9 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 		<-run.over
 		s.background.drop(id)
 	}
-	record, e := s.fetch(ctx, scope, id)
+	h := &hold{budget: &s.bodies}
+	defer h.release()
+	record, e := s.fetch(ctx, scope, id, h)
 	switch {
 	case e == nil:
 	case run != nil && e.Code == openai.CodeNotFound:
@@ -106,7 +117,7 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 	default:
 		return e
 	}
-	if resp, err := s.response(record); err == nil && underWay(resp) {
+	if d, err := digestOf(record); err == nil && underWay(d.Status) && !d.lost() {
 		f, err := s.fateOf(ctx, scope, id)
 		if err == nil && f == deleted {
 			return noResponse(id)
@@ -138,22 +149,27 @@ func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	record, resp, e := s.found(ctx, id)
+	h := &hold{budget: &s.bodies}
+	defer h.release()
+	record, d, e := s.found(ctx, id, h)
 	switch {
 	case e != nil:
-	case !resp.Background:
+	case !d.Background:
 		e = openai.NewError(openai.CodeInvalidValue, "response_id", "the response %s was not made in the background: only those can be cancelled", id)
-	case underWay(resp):
-		if err := s.ask(ctx, record, cancelled); err != nil {
+	case underWay(d.Status):
+		err := s.ask(ctx, record, cancelled)
+		if err == nil {
+			err = d.settle(record, cancelled)
+		}
+		if err != nil {
 			e = s.unreadable(id, err)
 		}
-		resp.Status = responses.StatusCancelled
 	}
 	if e != nil {
 		fail(w, r, e)
 		return
 	}
-	s.send(w, resp)
+	s.show(w, r, record, nil, h)
 }
 
 // listInput is GET /v1/responses/{id}/input_items.
@@ -164,13 +180,22 @@ func (s *Server) listInput(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, e)
 		return
 	}
-	record, _, e := s.found(r.Context(), id)
+	h := &hold{budget: &s.bodies}
+	defer h.release()
+	record, _, e := s.found(r.Context(), id, h)
 	if e != nil {
 		fail(w, r, e)
 		return
 	}
-	var items []responses.Item
-	if err := json.Unmarshal(record.Input, &items); err != nil {
+	// What is sent takes the place of the response.
+	h.give(min(int64(len(record.Response)), h.bytes))
+	record.Response = nil
+	if !h.take(int64(len(record.Input))) {
+		fail(w, r, s.bodiesFull())
+		return
+	}
+	items, err := responses.SplitItems(record.Input)
+	if err != nil {
 		fail(w, r, s.unreadable(id, err))
 		return
 	}
@@ -179,116 +204,5 @@ func (s *Server) listInput(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, e)
 		return
 	}
-	s.send(w, page)
-}
-
-// getQuery is what a GET asks for.
-type getQuery struct {
-	include []string
-	stream  bool
-	next    int // number of the first event
-}
-
-func readGet(raw string) (q getQuery, e *openai.Error) {
-	values, e := readQuery(raw)
-	if e != nil {
-		return q, e
-	}
-	if q.include, e = readInclude(values); e != nil {
-		return q, e
-	}
-	if v := values.Get("stream"); v != "" {
-		var err error
-		if q.stream, err = strconv.ParseBool(v); err != nil {
-			return q, openai.NewError(openai.CodeInvalidValue, "stream", "stream is %q: allowed are true and false", printable(v))
-		}
-	}
-	if v := values.Get("include_obfuscation"); v != "" && v != "false" {
-		return q, openai.NewError(openai.CodeUnsupported, "include_obfuscation", "include_obfuscation is %q, which is not supported: events have the length of their text", printable(v))
-	}
-	if v := values.Get("starting_after"); v != "" {
-		after, err := strconv.ParseUint(v, 10, 31)
-		if err != nil {
-			return q, openai.NewError(openai.CodeInvalidValue, "starting_after", "starting_after is %q: it must be the sequence_number of an event", printable(v))
-		}
-		if !q.stream {
-			return q, openai.NewError(openai.CodeInvalidValue, "starting_after", "starting_after needs stream=true")
-		}
-		q.next = int(after) + 1
-	}
-	return q, nil
-}
-
-func readQuery(raw string) (url.Values, *openai.Error) {
-	values, err := url.ParseQuery(raw)
-	if err != nil {
-		return nil, openai.NewError(openai.CodeInvalidValue, "", "the query is malformed")
-	}
-	return values, nil
-}
-
-// readInclude reads include as clients write a list: its name again and again, with
-// brackets or without.
-func readInclude(values url.Values) ([]string, *openai.Error) {
-	list := slices.Concat(values["include"], values["include[]"])
-	for _, v := range list {
-		if v != responses.IncludeLogprobs && v != responses.IncludeEncrypted {
-			return nil, openai.NewError(openai.CodeUnsupported, "include", "include has %q: allowed are %s and %s", printable(v), responses.IncludeLogprobs, responses.IncludeEncrypted)
-		}
-	}
-	return list, nil
-}
-
-// listQuery is which page of a list is asked for.
-type listQuery struct {
-	limit int
-	after string // id of the last item of the page before
-	asc   bool
-}
-
-const (
-	defaultPage = 20
-	mostOfPage  = 100
-)
-
-func readList(raw string) (q listQuery, e *openai.Error) {
-	values, e := readQuery(raw)
-	if e != nil {
-		return q, e
-	}
-	if _, e = readInclude(values); e != nil {
-		return q, e
-	}
-	q = listQuery{limit: defaultPage, after: values.Get("after")}
-	if v := values.Get("limit"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 || n > mostOfPage {
-			return q, openai.NewError(openai.CodeInvalidValue, "limit", "limit is %q: it must be from 1 to %d", printable(v), mostOfPage)
-		}
-		q.limit = n
-	}
-	switch v := values.Get("order"); v {
-	case "", "desc":
-	case "asc":
-		q.asc = true
-	default:
-		return q, openai.NewError(openai.CodeInvalidValue, "order", "order is %q: allowed are asc and desc", printable(v))
-	}
-	return q, nil
-}
-
-// of is the page of items, which come in the order they were given in.
-func (q listQuery) of(items []responses.Item) (responses.Items, *openai.Error) {
-	if !q.asc {
-		slices.Reverse(items)
-	}
-	if q.after != "" {
-		at := slices.IndexFunc(items, func(i responses.Item) bool { return i.ID == q.after })
-		if at < 0 {
-			return responses.Items{}, openai.NewError(openai.CodeInvalidValue, "after", "after is %q: it must be the id of an input item of this response", printable(q.after))
-		}
-		items = items[at+1:]
-	}
-	n := min(q.limit, len(items))
-	return responses.NewItems(items[:n], n < len(items)), nil
+	s.sendRaw(w, page)
 }

@@ -109,6 +109,13 @@ func (s *Server) send(w http.ResponseWriter, v any) {
 	writeSlowly(w, v, s.o.WriteTimeout)
 }
 
+// sendRaw is send of what is JSON.
+func (s *Server) sendRaw(w http.ResponseWriter, b []byte) {
+	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
+	writePieces(w, b, s.o.WriteTimeout)
+	_, _ = w.Write([]byte{'\n'}) // b may be another's, and is large
+}
+
 // mayAsk is the answer to a request that needs a model, and no template; nil
 // where the station serves the model asked for, or none was.
 func (v *view) mayAsk(model *string) *openai.Error {

@@ -15,7 +15,7 @@ func Conversation(instructions string, history, input []Item, tools []openai.Too
 	for _, t := range tools {
 		c.Tools = append(c.Tools, prompt.Tool{Name: t.Name, Definition: t.Definition})
 	}
-	g := gatherer{calls: map[string]bool{}}
+	g := gatherer{answered: map[string]bool{}}
 	if instructions != "" {
 		g.out = append(g.out, prompt.Message{Role: prompt.System, Content: instructions})
 	}
@@ -30,26 +30,44 @@ func Conversation(instructions string, history, input []Item, tools []openai.Too
 		}
 	}
 	c.Messages = g.out
-	return c, nil
+	return c, g.unanswered()
 }
 
 // gatherer puts the items of one turn of the model together: its reasoning, message
 // and calls were one text, and are one message again. A turn is over where somebody
 // else speaks, where a message follows a message, and where reasoning follows either:
 // no answer has those two in a row but at its beginning.
+//
+// Every call has one output, ahead of whatever somebody else says next: a prompt in
+// which a call is left open is one that the model has never seen.
 type gatherer struct {
-	out   []prompt.Message
-	calls map[string]bool // ids of the calls so far
-	last  string          // the type of the item before, "" outside a turn of the model
+	out      []prompt.Message
+	last     string          // the type of the item before, "" outside a turn of the model
+	answered map[string]bool // whether a call has its output, by call_id
+	open     []called        // calls that may have none; none where all have
+	left     int             // of them have none
 }
+
+// called is a call and where it stands.
+type called struct{ path, id string }
 
 func (g *gatherer) add(path string, it *Item) *openai.Error {
 	switch {
 	case it.Type == TypeMessage && it.Role != roleAssistant:
+		if e := g.unanswered(); e != nil {
+			return e
+		}
 		g.say(it)
 	case it.Type == TypeOutput:
-		if !g.calls[it.CallID] {
+		switch answered, known := g.answered[it.CallID]; {
+		case !known:
 			return invalid(at(path, "call_id"), "is %q: no function_call before it has this call_id", openai.Clip(it.CallID))
+		case answered:
+			return invalid(at(path, "call_id"), "is %q: this function_call has its output already", openai.Clip(it.CallID))
+		}
+		g.answered[it.CallID] = true
+		if g.left--; g.left == 0 {
+			g.open = g.open[:0]
 		}
 		m := prompt.Message{Role: prompt.ToolResult, ToolCallID: it.CallID, Content: it.Output.Text}
 		if it.Output.Parts != nil {
@@ -58,6 +76,18 @@ func (g *gatherer) add(path string, it *Item) *openai.Error {
 		g.out, g.last = append(g.out, m), ""
 	default:
 		return g.turn(path, it)
+	}
+	return nil
+}
+
+// unanswered refuses a conversation that goes on, or ends, with a call that has no
+// output.
+func (g *gatherer) unanswered() *openai.Error {
+	for _, c := range g.open {
+		if !g.answered[c.id] {
+			return openai.NewError(openai.CodeInvalidValue, c.path, "No tool output found for function call %s, which stands in %s: its function_call_output must come before the next message, and before the end of input.",
+				openai.Clip(c.id), c.path)
+		}
 	}
 	return nil
 }
@@ -96,12 +126,11 @@ func (g *gatherer) turn(path string, it *Item) *openai.Error {
 			// An input's were checked: this is of an answer that was cut.
 			return invalid(path, "names a response that was cut in a function_call (call_id %q), which cannot be gone on from", it.CallID)
 		}
-		for _, c := range m.ToolCalls {
-			if c.ID == it.CallID {
-				return invalid(at(path, "call_id"), "is %q, as that of a function_call before it: each call of a turn needs its own", openai.Clip(it.CallID))
-			}
+		if answered, known := g.answered[it.CallID]; known && !answered {
+			return invalid(at(path, "call_id"), "is %q, as that of a function_call before it: each call needs its own until it has its output", openai.Clip(it.CallID))
 		}
-		g.calls[it.CallID] = true
+		g.answered[it.CallID] = false
+		g.open, g.left = append(g.open, called{path, it.CallID}), g.left+1
 		m.ToolCalls = append(m.ToolCalls, prompt.ToolCall{ID: it.CallID, Name: it.Name, Arguments: arguments})
 	}
 	return nil

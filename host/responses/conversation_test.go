@@ -47,17 +47,19 @@ func TestConversation_WhatTheModelDidInATurnIsOneMessage(t *testing.T) {
 }
 
 func TestConversation_TurnsWithNobodyBetweenAreApart(t *testing.T) {
-	const thought, said, called = `{"type":"reasoning","content":[{"type":"reasoning_text","text":"t"}]}`, `{"role":"assistant","content":"s"}`,
-		`{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`
+	const thought, said, called, answer = `{"type":"reasoning","content":[{"type":"reasoning_text","text":"t"}]}`, `{"role":"assistant","content":"s"}`,
+		`{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`, `{"type":"function_call_output","call_id":"c","output":"o"}`
 	call := []prompt.ToolCall{{ID: "c", Name: "f", Arguments: "{}"}}
+	output := prompt.Message{Role: prompt.ToolResult, ToolCallID: "c", Content: "o"}
 	for input, want := range map[string][]prompt.Message{
-		said + `,` + said:                         {{Role: prompt.Assistant, Content: "s"}, {Role: prompt.Assistant, Content: "s"}},
-		thought + `,` + said + `,` + thought:      {{Role: prompt.Assistant, Reasoning: "t", Content: "s"}, {Role: prompt.Assistant, Reasoning: "t"}},
-		thought + `,` + called + `,` + thought:    {{Role: prompt.Assistant, Reasoning: "t", ToolCalls: call}, {Role: prompt.Assistant, Reasoning: "t"}},
-		called + `,` + said:                       {{Role: prompt.Assistant, Content: "s", ToolCalls: call}},
-		thought + `,` + thought + `,` + said:      {{Role: prompt.Assistant, Reasoning: "tt", Content: "s"}},
-		said + `,{"role":"user","content":"u"}`:   {{Role: prompt.Assistant, Content: "s"}, {Role: prompt.User, Content: "u"}},
-		`{"role":"user","content":"u"},` + called: {{Role: prompt.User, Content: "u"}, {Role: prompt.Assistant, ToolCalls: call}},
+		said + `,` + said:                                        {{Role: prompt.Assistant, Content: "s"}, {Role: prompt.Assistant, Content: "s"}},
+		thought + `,` + said + `,` + thought:                     {{Role: prompt.Assistant, Reasoning: "t", Content: "s"}, {Role: prompt.Assistant, Reasoning: "t"}},
+		thought + `,` + called + `,` + thought + `,` + answer:    {{Role: prompt.Assistant, Reasoning: "t", ToolCalls: call}, {Role: prompt.Assistant, Reasoning: "t"}, output},
+		called + `,` + said + `,` + answer:                       {{Role: prompt.Assistant, Content: "s", ToolCalls: call}, output},
+		said + `,` + called + `,` + said + `,` + answer:          {{Role: prompt.Assistant, Content: "ss", ToolCalls: call}, output},
+		thought + `,` + thought + `,` + said:                     {{Role: prompt.Assistant, Reasoning: "tt", Content: "s"}},
+		said + `,{"role":"user","content":"u"}`:                  {{Role: prompt.Assistant, Content: "s"}, {Role: prompt.User, Content: "u"}},
+		`{"role":"user","content":"u"},` + called + `,` + answer: {{Role: prompt.User, Content: "u"}, {Role: prompt.Assistant, ToolCalls: call}, output},
 	} {
 		got, e := talk(t, "", `[`+input+`]`)
 		require.Nil(t, e)
@@ -78,8 +80,13 @@ func TestConversation_HasTheToolsAndTheBreakpoints(t *testing.T) {
 }
 
 func TestConversation_RefusesCallsThatDoNotAddUp(t *testing.T) {
-	const call = `{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`
+	const call, output, user = `{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`, `{"type":"function_call_output","call_id":"c","output":"x"}`, `{"role":"user","content":"x"}`
 	for input, want := range map[string]string{
+		call:                               "input[0]",
+		user + `,` + call + `,` + user:     "input[1]",
+		call + `,` + user + `,` + output:   "input[0]",
+		call + `,` + output + `,` + output: "input[2].call_id",
+		call + `,` + output + `,` + call:   "input[2]", // an id may come again
 		`{"role":"user","content":"x"},{"type":"function_call_output","call_id":"c","output":"x"}`: "input[1].call_id",
 		`{"type":"function_call_output","call_id":"c","output":"x"},` + call:                       "input[0].call_id",
 		call + `,` + call: "input[1].call_id",
@@ -89,6 +96,21 @@ func TestConversation_RefusesCallsThatDoNotAddUp(t *testing.T) {
 		require.Equal(t, want, *e.Param)
 		require.Equal(t, openai.CodeInvalidValue, e.Code)
 	}
+	for _, input := range []string{call + `,` + output, call + `,` + output + `,` + call + `,` + output} {
+		_, e := talk(t, "", `[`+input+`]`)
+		require.Nil(t, e)
+	}
+}
+
+func TestConversation_ACallOfTheTurnBeforeMustBeAnswered(t *testing.T) {
+	history, e := items(t, `[{"role":"user","content":"Oslo?"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}]`)
+	require.Nil(t, e)
+	input, e := items(t, `[{"role":"user","content":"Well?"}]`)
+	require.Nil(t, e)
+	_, e = Conversation("", history, input, nil)
+	require.NotNil(t, e)
+	require.Equal(t, "previous_response_id", *e.Param)
+	require.Contains(t, e.Message, "No tool output found for function call c")
 }
 
 func TestConversation_ACallOfAnEarlierTurnIsAnswered(t *testing.T) {
@@ -120,9 +142,10 @@ func TestConversation_OfAResponseIsWhatWasWritten(t *testing.T) {
 		write func(*Draft)
 		cut   bool
 		want  prompt.Message
+		more  string // input that answers its calls
 	}{
-		"text":  {func(d *Draft) { d.Text(" a", nil); d.Text("\n b ", nil) }, false, prompt.Message{Role: prompt.Assistant, Content: " a\n b "}},
-		"empty": {func(*Draft) {}, false, prompt.Message{Role: prompt.Assistant}},
+		"text":  {func(d *Draft) { d.Text(" a", nil); d.Text("\n b ", nil) }, false, prompt.Message{Role: prompt.Assistant, Content: " a\n b "}, ""},
+		"empty": {func(*Draft) {}, false, prompt.Message{Role: prompt.Assistant}, ""},
 		"all": {func(d *Draft) {
 			d.Reasoning("th")
 			d.Reasoning("ink")
@@ -132,9 +155,10 @@ func TestConversation_OfAResponseIsWhatWasWritten(t *testing.T) {
 			d.Arguments(`"<&>"}`)
 			d.Call("c2", "g")
 		}, false, prompt.Message{Role: prompt.Assistant, Reasoning: "think", Content: "I look.",
-			ToolCalls: []prompt.ToolCall{{ID: "c1", Name: "f", Arguments: `{"a": "<&>"}`}, {ID: "c2", Name: "g", Arguments: "{}"}}}},
-		"cut in its reasoning": {func(d *Draft) { d.Reasoning("th") }, true, prompt.Message{Role: prompt.Assistant, Reasoning: "th"}},
-		"cut at once":          {func(*Draft) {}, true, prompt.Message{Role: prompt.Assistant}},
+			ToolCalls: []prompt.ToolCall{{ID: "c1", Name: "f", Arguments: `{"a": "<&>"}`}, {ID: "c2", Name: "g", Arguments: "{}"}}},
+			`{"type":"function_call_output","call_id":"c1","output":"1"},{"type":"function_call_output","call_id":"c2","output":"2"}`},
+		"cut in its reasoning": {func(d *Draft) { d.Reasoning("th") }, true, prompt.Message{Role: prompt.Assistant, Reasoning: "th"}, ""},
+		"cut at once":          {func(*Draft) {}, true, prompt.Message{Role: prompt.Assistant}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := NewDraft(&Response{})
@@ -146,10 +170,13 @@ func TestConversation_OfAResponseIsWhatWasWritten(t *testing.T) {
 			require.NoError(t, json.Unmarshal(raw, &stored))
 			again, e := items(t, string(raw))
 			require.Nil(t, e)
+			var more []Item
+			require.NoError(t, json.Unmarshal([]byte("["+c.more+"]"), &more))
 			for _, history := range [][]Item{d.Response.Output, stored, again} {
-				got, e := Conversation("", history, nil, nil)
+				got, e := Conversation("", history, more, nil)
 				require.Nil(t, e)
-				require.Equal(t, []prompt.Message{c.want}, got.Messages)
+				require.Equal(t, c.want, got.Messages[0])
+				require.Len(t, got.Messages, 1+len(more))
 			}
 		})
 	}

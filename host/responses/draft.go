@@ -107,7 +107,7 @@ func (d *Draft) enter(kind string) {
 // begin opens an item.
 func (d *Draft) begin(it Item) {
 	d.close(StatusCompleted)
-	it.ID, it.Status = NewID(it.prefix()), StatusInProgress
+	it.ID, it.Status = outputID(&it, d.Response.ID, len(d.Response.Output)), StatusInProgress
 	d.Response.Output = append(d.Response.Output, it)
 	d.open = true
 	d.spoken = d.spoken || it.Type != TypeReasoning
@@ -125,6 +125,9 @@ func (d *Draft) close(status string) {
 		it.Content = []Part{{Type: partOutput, Text: d.text.String(), Logprobs: d.logprobs}}
 	case TypeReasoning:
 		it.Content = []Part{{Type: partReasoning, Text: d.text.String()}}
+		if d.Response.seals {
+			it.Encrypted = seal(d.text.String())
+		}
 	case TypeCall:
 		it.Arguments = d.text.String()
 	}

@@ -1,11 +1,8 @@
 package responses
 
 import (
-	"encoding/json"
 	"strconv"
 	"time"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"thoth/host/openai"
 )
@@ -38,10 +35,7 @@ func (e *Events) Text(dst []byte, text string, lp []openai.TokenLogprob) []byte 
 	dst = e.enter(dst, TypeMessage)
 	e.Draft.Text(text, lp)
 	dst = append(e.delta(dst, "response.output_text.delta", text, true), `,"logprobs":`...)
-	if len(lp) == 0 {
-		return append(dst, "[]}\n\n"...)
-	}
-	return append(append(dst, mustMarshal(lp)...), "}\n\n"...)
+	return append(appendLogprobs(dst, lp), "}\n\n"...)
 }
 
 // Reasoning adds to the model's reasoning.
@@ -130,16 +124,16 @@ func (e *Events) close(dst []byte, status string) []byte {
 			name = "response.reasoning_text.done"
 		}
 		dst = e.about(dst, name)
-		dst, _ = jsontext.AppendQuote(append(dst, `,"content_index":0,"text":`...), p.Text)
+		dst = appendText(append(dst, `,"content_index":0,"text":`...), p.Text)
 		if it.Type == TypeMessage {
-			dst = append(append(dst, `,"logprobs":`...), mustMarshal(list(p.Logprobs))...)
+			dst = appendLogprobs(append(dst, `,"logprobs":`...), p.Logprobs)
 		}
 		dst = append(dst, "}\n\n"...)
 		dst = e.part(dst, "response.content_part.done", p)
 	case TypeCall:
 		dst = e.about(dst, "response.function_call_arguments.done")
-		dst, _ = jsontext.AppendQuote(append(dst, `,"name":`...), it.Name)
-		dst, _ = jsontext.AppendQuote(append(dst, `,"arguments":`...), it.Arguments)
+		dst = appendText(append(dst, `,"name":`...), it.Name)
+		dst = appendText(append(dst, `,"arguments":`...), it.Arguments)
 		dst = append(dst, "}\n\n"...)
 	}
 	return e.item(dst, "response.output_item.done")
@@ -182,9 +176,7 @@ func (e *Events) delta(dst []byte, name, text string, content bool) []byte {
 	if content {
 		dst = append(dst, `,"content_index":0`...)
 	}
-	// The station sends whole characters; AppendQuote replaces anything else.
-	dst, _ = jsontext.AppendQuote(append(dst, `,"delta":`...), text)
-	return dst
+	return appendText(append(dst, `,"delta":`...), text)
 }
 
 // about begins an event about the last item.
@@ -198,7 +190,7 @@ func (e *Events) about(dst []byte, name string) []byte {
 
 func appendEvent(dst []byte, name string, v any) []byte {
 	dst = append(append(dst, "event: "...), name...)
-	dst = append(append(dst, "\ndata: "...), mustMarshal(v)...)
+	dst = append(append(dst, "\ndata: "...), openai.Encode(v)...)
 	return append(dst, "\n\n"...)
 }
 
@@ -206,13 +198,4 @@ func (e *Events) next() int {
 	n := e.number
 	e.number++
 	return n
-}
-
-// mustMarshal encodes our own types, which cannot fail.
-func mustMarshal(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
 }

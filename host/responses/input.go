@@ -4,20 +4,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"thoth/host/openai"
 )
 
-// readInput reads input: a string is one message of the user. Items get ids, where
-// they have none of their own.
+// readInput reads input: a string is one message of the user. Items get their ids with
+// the response's, where they have none of their own.
 func (r *Request) readInput(l openai.Limits) *openai.Error {
 	const path = "input"
 	v := r.RawInput
 	switch {
 	case !openai.Present(v):
-		if r.PreviousID == "" {
+		if r.PreviousID == "" && !r.counting {
 			return missing(path, "give a string or an array of items")
 		}
 		return nil
@@ -33,7 +34,7 @@ func (r *Request) readInput(l openai.Limits) *openai.Error {
 			return e
 		}
 		switch {
-		case len(all) == 0 && r.PreviousID == "":
+		case len(all) == 0 && r.PreviousID == "" && !r.counting:
 			return openai.NewError(openai.CodeInvalidValue, path, "input is empty: give at least one item")
 		case len(all) > l.Messages:
 			return invalid(path, "has %d items: at most %d are allowed", len(all), l.Messages)
@@ -52,14 +53,8 @@ func (r *Request) readInput(l openai.Limits) *openai.Error {
 	default:
 		return wrongKind(path, "a string or an array of items", v)
 	}
-	seen := map[string]bool{} // an id twice would confuse who reads the items page by page
 	for i := range r.Input {
-		it := &r.Input[i]
-		if it.ID == "" || seen[it.ID] {
-			it.ID = NewID(it.prefix())
-		}
-		seen[it.ID] = true
-		if it.Status == "" {
+		if it := &r.Input[i]; it.Status == "" {
 			it.Status = StatusCompleted
 		}
 	}
@@ -69,8 +64,14 @@ func (r *Request) readInput(l openai.Limits) *openai.Error {
 // checkItem checks what matters in a request, and not in what was stored: a cut
 // answer has calls whose arguments are not whole.
 func (r *Request) checkItem(path string, it *Item) *openai.Error {
-	if it.Type == TypeCall {
+	if utf8.RuneCountInString(it.ID) > maxID {
+		return invalid(path+".id", "has more than the %d characters that are allowed", maxID)
+	}
+	switch it.Type {
+	case TypeCall:
 		return openai.CheckArguments(path+".arguments", &it.Arguments)
+	case TypeReasoning:
+		return it.open(path)
 	}
 	check := func(path string, parts []Part) *openai.Error {
 		for i, p := range parts {
@@ -94,7 +95,23 @@ func (r *Request) checkItem(path string, it *Item) *openai.Error {
 	return check(path+".output", it.Output.Parts)
 }
 
-const typesAllowed = "allowed are message, function_call, function_call_output and reasoning"
+// open takes reasoning out of its token, where it came without its text.
+func (i *Item) open(path string) *openai.Error {
+	if i.Encrypted == "" {
+		return nil
+	}
+	text, ok := unseal(i.Encrypted)
+	if !ok {
+		return invalid(at(path, "encrypted_content"), "cannot be read: it was not written here, or was changed; give the reasoning's content, or leave the item out")
+	}
+	if len(i.Content) == 0 {
+		i.Content = []Part{{Type: partReasoning, Text: text}}
+	}
+	i.Encrypted = "" // once is enough
+	return nil
+}
+
+const typesAllowed = "allowed are message, function_call, function_call_output, reasoning and item_reference"
 
 // readItem reads one item; path is where it stands, "" for one by itself.
 func readItem(path string, v jsontext.Value) (Item, *openai.Error) {
@@ -124,6 +141,8 @@ func readItem(path string, v jsontext.Value) (Item, *openai.Error) {
 		it.Type = *in.Type
 	case in.Role != nil:
 		it.Type = TypeMessage // its short form
+	case in.ID != "" && !openai.Present(in.Content):
+		it.Type = TypeReference // its short form
 	default:
 		return it, missing(at(path, "type"), typesAllowed)
 	}
@@ -162,8 +181,10 @@ func readItem(path string, v jsontext.Value) (Item, *openai.Error) {
 			return it, missing(at(path, "call_id"), "it names the call that this is the output of")
 		}
 		e = it.readOutput(at(path, "output"), in.Output)
-	case "item_reference":
-		return it, unsupported(at(path, "type"), "is \"item_reference\": give the item itself, or previous_response_id")
+	case TypeReference:
+		if it.ID == "" {
+			return it, missing(at(path, "id"), "it names the item")
+		}
 	default:
 		return it, unsupported(at(path, "type"), "is %q, which this server does not take: %s", openai.Clip(it.Type), typesAllowed)
 	}
@@ -216,9 +237,6 @@ func (i *Item) readReasoning(path string, content, summary jsontext.Value) (e *o
 			return e
 		}
 	}
-	if i.Encrypted != "" && len(i.Content) == 0 && len(i.Summary) == 0 {
-		return unsupported(at(path, "encrypted_content"), "was not written here, and cannot be read: give the reasoning's content, or leave the item out")
-	}
 	return nil
 }
 
@@ -236,17 +254,17 @@ func (i *Item) readOutput(path string, v jsontext.Value) (e *openai.Error) {
 }
 
 // readParts reads an array of parts, none of them of another type than those allowed.
+// Annotations and log-probabilities, which clients replay, mean nothing to the model and
+// may be many times its text: they are passed over.
 func readParts(path string, v jsontext.Value, allowed []string) ([]Part, *openai.Error) {
 	if v.Kind() != '[' {
 		return nil, wrongKind(path, "an array of parts", v)
 	}
 	var all []struct {
-		Type        *string                 `json:"type"`
-		Text        *string                 `json:"text"`
-		Refusal     *string                 `json:"refusal"`
-		Annotations []jsontext.Value        `json:"annotations"`
-		Logprobs    []openai.TokenLogprob   `json:"logprobs"`
-		Breakpoint  *openai.CacheBreakpoint `json:"prompt_cache_breakpoint"`
+		Type       *string                 `json:"type"`
+		Text       *string                 `json:"text"`
+		Refusal    *string                 `json:"refusal"`
+		Breakpoint *openai.CacheBreakpoint `json:"prompt_cache_breakpoint"`
 	}
 	if e := openai.DecodeAt(path, v, &all); e != nil {
 		return nil, e
@@ -270,7 +288,7 @@ func readParts(path string, v jsontext.Value, allowed []string) ([]Part, *openai
 		case in.Breakpoint != nil && *in.Type != partInput:
 			return nil, unsupported(here+".prompt_cache_breakpoint", "is only allowed in input_text parts")
 		}
-		parts[i] = Part{Type: *in.Type, Text: *given, Annotations: in.Annotations, Logprobs: in.Logprobs, Breakpoint: in.Breakpoint}
+		parts[i] = Part{Type: *in.Type, Text: *given, Breakpoint: in.Breakpoint}
 	}
 	return parts, nil
 }

@@ -15,7 +15,7 @@ func Parameters() *openai.Table { return parameters }
 // another question.
 var parameters = openai.NewTable("POST /v1/responses", slices.Concat([]openai.Parameter{
 	{Name: "model", Treatment: openai.Honoured, Allowed: "a served name or alias, see `GET /v1/models`", Note: "Required; at input_tokens it may be left out."},
-	{Name: "input", Treatment: openai.Honoured, Allowed: "a string, or 1 to 4,096 items: message, function_call, function_call_output, reasoning", Note: "Required without `previous_response_id`. See [input](responses.md)."},
+	{Name: "input", Treatment: openai.Honoured, Allowed: "a string, or 1 to 4,096 items: message, function_call, function_call_output, reasoning, item_reference", Note: "Required without `previous_response_id`, but at input_tokens. See [input](responses.md)."},
 	{Name: "instructions", Treatment: openai.Honoured, Allowed: "a string", Note: "A system message ahead of all items, those of earlier turns too; not carried over to the next turn."},
 	{Name: "previous_response_id", Treatment: openai.Honoured, Allowed: "the id of a stored response", Note: "The items of that turn, and of those before it, come ahead of `input`."},
 	{Name: "store", Treatment: openai.Honoured, Allowed: "true, false", Note: "Default true. Where there is no store, true is refused, and the default is false."},
@@ -23,7 +23,7 @@ var parameters = openai.NewTable("POST /v1/responses", slices.Concat([]openai.Pa
 	{Name: "stream", Treatment: openai.Honoured, Allowed: "true, false", Note: "The answer comes as events."},
 	{Name: "stream_options", Treatment: openai.Honoured, Allowed: "an object", Note: "Nothing in it changes what is sent."},
 	{Name: "stream_options.include_obfuscation", Treatment: openai.Refused, Taken: []string{"false"}, Note: "events here have no padding"},
-	{Name: "include", Treatment: openai.Honoured, Allowed: "`" + IncludeLogprobs + "`, `" + IncludeEncrypted + "`", Note: "The second changes nothing: reasoning items carry their text in `content`. The others are refused."},
+	{Name: "include", Treatment: openai.Honoured, Allowed: "`" + IncludeLogprobs + "`, `" + IncludeEncrypted + "`", Note: "The second gives reasoning items `encrypted_content`, which brings them back where `content` is dropped. The others are refused."},
 	{Name: "top_logprobs", Treatment: openai.Honoured, Allowed: "0 to 20", Note: "Alternatives of each token; needs `include` to have `" + IncludeLogprobs + "`."},
 	{Name: "max_output_tokens", Treatment: openai.Honoured, Allowed: "1 and up", Note: "Reasoning counts. The response is `incomplete` there. Absent: up to the context, or `THOTH_DEFAULT_MAX_TOKENS`."},
 	{Name: "max_tool_calls", Treatment: openai.Accepted, Allowed: "1 and up", Note: "It bounds the calls of tools that the server runs, and none run here.", Taken: []string{"1", "10"}},
@@ -44,7 +44,7 @@ var parameters = openai.NewTable("POST /v1/responses", slices.Concat([]openai.Pa
 	{Name: "metadata", Treatment: openai.Accepted, Allowed: "up to 16 strings of at most 512 characters, under names of at most 64", Note: "Said back, and stored with the response.", Taken: []string{`{}`, `{"a":"b"}`}},
 	{Name: "service_tier", Treatment: openai.Accepted, Allowed: "`auto`, `default`, `flex`, `scale`, `priority`", Note: "There is one tier: the response says `default`, as the reference has it where another tier served than the one asked for.", Taken: []string{`"auto"`, `"priority"`}},
 	{Name: "safety_identifier", Treatment: openai.Accepted, Allowed: "a string of at most 64 characters", Note: "Said back.", Taken: []string{`"u"`}},
-	{Name: "user", Treatment: openai.Accepted, Allowed: "a string", Note: "Said back; the older name of `safety_identifier` and `prompt_cache_key`.", Taken: []string{`"u"`}},
+	{Name: "user", Treatment: openai.Accepted, Allowed: "a string of at most 512 characters", Note: "Said back; the older name of `safety_identifier` and `prompt_cache_key`.", Taken: []string{`"u"`}},
 }, refusedParameters)...)
 
 var samplingParameters = []openai.Parameter{

@@ -58,6 +58,7 @@ type Request struct {
 
 	format      FormatUsed // text.format as the response says it
 	tools       []ToolUsed
+	counting    bool // the tokens of the prompt are all that is asked for
 	breakpoints int
 	ttl         time.Duration // the longest of them
 }
@@ -89,9 +90,9 @@ const (
 )
 
 // Decode decodes and validates a body; counting tells that it is input_tokens', which
-// needs no model.
+// needs neither model nor input.
 func Decode(body []byte, l openai.Limits, counting bool) (*Request, *openai.Error) {
-	r := new(Request)
+	r := &Request{counting: counting}
 	if e := openai.Decode(body, l, r); e != nil {
 		return nil, e
 	}

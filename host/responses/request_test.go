@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
 	"thoth/host/openai"
@@ -36,14 +35,9 @@ func TestDecode_ReadsEveryKindOfItem(t *testing.T) {
 		{"type":"function_call_output","call_id":"c2","output":[{"type":"input_text","text":"42"},{"type":"input_text","text":"17"}]},
 		{"role":"assistant","content":"ok","id":"msg_u"}]`)
 	require.Nil(t, e)
-	for i := range got {
-		require.True(t, strings.HasPrefix(got[i].ID, got[i].prefix()), got[i].ID)
-	}
-	require.NotEqual(t, got[1].ID, got[8].ID, "an id that is there twice is given anew")
-	for i, id := range map[int]string{1: "msg_u", 2: "rs_1"} {
-		require.Equal(t, id, got[i].ID)
-	}
-	for i := range got {
+	identify(got, "resp_1")
+	for i, id := range []string{"msg_1_i0", "msg_u", "rs_1", "msg_1_i3", "fc_1_i4", "fc_1_i5", "fco_1_i6", "fco_1_i7", "msg_1_i8"} {
+		require.Equal(t, id, got[i].ID, "its own, unless it is there twice")
 		got[i].ID = ""
 	}
 	require.Equal(t, []Item{
@@ -51,7 +45,7 @@ func TestDecode_ReadsEveryKindOfItem(t *testing.T) {
 		{Type: TypeMessage, Status: StatusCompleted, Role: "user", Content: []Part{{Type: "input_text", Text: "Hi"}, {Type: "input_text", Text: "!"}}},
 		{Type: TypeReasoning, Status: StatusCompleted, Summary: []Part{{Type: "summary_text", Text: "s"}}, Content: []Part{{Type: "reasoning_text", Text: "hm"}}},
 		{Type: TypeMessage, Status: StatusIncomplete, Phase: "commentary", Role: "assistant",
-			Content: []Part{{Type: "output_text", Text: "a", Annotations: []jsontext.Value{jsontext.Value(`{"type":"x"}`)}, Logprobs: []openai.TokenLogprob{}}, {Type: "refusal", Text: "no"}}},
+			Content: []Part{{Type: "output_text", Text: "a"}, {Type: "refusal", Text: "no"}}},
 		{Type: TypeCall, Status: StatusCompleted, CallID: "c1", Name: "f", Arguments: `{"a":1}`},
 		{Type: TypeCall, Status: StatusCompleted, CallID: "c2", Name: "f", Arguments: `{}`},
 		{Type: TypeOutput, Status: StatusCompleted, CallID: "c1", Output: Output{Text: "4217"}},
@@ -72,10 +66,13 @@ func TestDecode_NamesWhatIsWrongWithAnItem(t *testing.T) {
 		`7`:  "invalid_type input",
 		`[]`: "invalid_value input",
 		`[` + strings.Repeat(call+",", 4096) + call + `]`: "invalid_value input",
-		`[7]`:          "invalid_type input[0]",
-		`[{}]`:         "missing_required input[0].type",
-		`[{"type":7}]`: "invalid_type input[0].type",
-		`[{"type":"item_reference","id":"msg_1"}]`:                                                                           "unsupported_parameter input[0].type",
+		`[7]`:                            "invalid_type input[0]",
+		`[{}]`:                           "missing_required input[0].type",
+		`[{"type":7}]`:                   "invalid_type input[0].type",
+		`[{"type":"item_reference"}]`:    "missing_required input[0].id",
+		`[{"id":"msg_1","content":"x"}]`: "missing_required input[0].type",
+		`[{"role":"user","content":"x","id":"` + strings.Repeat("x", 65) + `"}]`:                                             "invalid_value input[0].id",
+		`[{"type":"reasoning","encrypted_content":"` + seal("hm") + `AA"}]`:                                                  "invalid_value input[0].encrypted_content",
 		`[{"role":"user","content":"x"},{"type":"web_search_call","status":"searching"}]`:                                    "unsupported_parameter input[1].type",
 		`[{"type":"mcp_call","arguments":7}]`:                                                                                "unsupported_parameter input[0].type",
 		`[{"type":"message","content":"x"}]`:                                                                                 "missing_required input[0].role",
@@ -107,7 +104,7 @@ func TestDecode_NamesWhatIsWrongWithAnItem(t *testing.T) {
 		`[{"type":"reasoning","summary":"x"}]`:                                                                               "invalid_type input[0].summary",
 		`[{"type":"reasoning","summary":[{"type":"text","text":"x"}]}]`:                                                      "unsupported_parameter input[0].summary[0].type",
 		`[{"type":"reasoning","content":[{"type":"reasoning_text"}]}]`:                                                       "missing_required input[0].content[0].text",
-		`[{"type":"reasoning","summary":[],"encrypted_content":"gAAA"}]`:                                                     "unsupported_parameter input[0].encrypted_content",
+		`[{"type":"reasoning","summary":[],"encrypted_content":"gAAA"}]`:                                                     "invalid_value input[0].encrypted_content",
 		`[{"role":"user","role":"system","content":"x"}]`:                                                                    "invalid_json input[0].role",
 	} {
 		_, e := items(t, input)
@@ -148,6 +145,7 @@ func TestDecode_NamesWhatIsWrongWithARequest(t *testing.T) {
 		`"metadata":{"a":1}`:                                                "invalid_type metadata.a",
 		`"metadata":{"a":"` + strings.Repeat("x", 513) + `"}`:               "invalid_value metadata.a",
 		`"safety_identifier":"` + strings.Repeat("x", 65) + `"`:             "invalid_value safety_identifier",
+		`"user":"` + strings.Repeat("x", 513) + `"`:                         "invalid_value user",
 		`"service_tier":"gold"`:                                             "invalid_value service_tier",
 		`"prompt_cache_retention":"1h"`:                                     "invalid_value prompt_cache_retention",
 		`"text":{"verbosity":"loud"}`:                                       "invalid_value text.verbosity",
@@ -209,9 +207,13 @@ func TestDecode_NamesWhatIsWrongWithARequest(t *testing.T) {
 }
 
 func TestDecode_NeedsLessWhereItCountsOrGoesOn(t *testing.T) {
-	r, e := Decode([]byte(`{"input":"x"}`), openai.Limits{}, true)
-	require.Nil(t, e)
-	require.Nil(t, r.Model)
+	var r *Request
+	var e *openai.Error
+	for _, body := range []string{`{"input":"x"}`, `{}`, `{"input":null}`, `{"input":[],"instructions":"Be brief."}`} {
+		r, e = Decode([]byte(body), openai.Limits{}, true)
+		require.Nil(t, e)
+		require.Nil(t, r.Model)
+	}
 	for _, input := range []string{``, `,"input":null`, `,"input":[]`} {
 		r, e = Decode([]byte(`{"model":"m","previous_response_id":"resp_1"`+input+`}`), openai.Limits{}, false)
 		require.Nil(t, e)
@@ -292,14 +294,14 @@ func TestRequest_FormatIsEnforcedWhetherStrictOrNot(t *testing.T) {
 
 func TestNew_SaysBackWhatWasAskedFor(t *testing.T) {
 	r, e := decode(t, `"instructions":"Be brief.","previous_response_id":"resp_0","temperature":0.2,"top_p":0.9,"max_output_tokens":64,"max_tool_calls":3,"metadata":{"a":"b"},"user":"u",`+
-		`"safety_identifier":"s","service_tier":"priority","prompt_cache_key":"k","store":false,"background":true,"include":["message.output_text.logprobs"],"top_logprobs":4,"parallel_tool_calls":false,`+
+		`"safety_identifier":"s","service_tier":"priority","prompt_cache_key":"k","prompt_cache_options":{"ttl":"30m"},"store":false,"background":true,"include":["message.output_text.logprobs"],"top_logprobs":4,"parallel_tool_calls":false,`+
 		`"reasoning":{"effort":"low","summary":"auto"},"tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"}}],"tool_choice":{"type":"function","name":"f"},`+
 		`"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}},"verbosity":"low"}`)
 	require.Nil(t, e)
 	b, err := json.Marshal(New(r, "resp_1", "model", time.Unix(1000, 999)))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"id":"resp_1","object":"response","created_at":1000,"status":"in_progress","background":true,"completed_at":null,"error":null,"incomplete_details":null,
-		"instructions":"Be brief.","max_output_tokens":64,"max_tool_calls":3,"model":"model","output":[],"parallel_tool_calls":false,"previous_response_id":"resp_0","prompt_cache_key":"k",
+		"instructions":"Be brief.","max_output_tokens":64,"max_tool_calls":3,"model":"model","output":[],"parallel_tool_calls":false,"previous_response_id":"resp_0","prompt_cache_key":"k","prompt_cache_options":{"mode":"implicit","ttl":"30m"},"prompt_cache_retention":null,
 		"reasoning":{"effort":"low","summary":null},"safety_identifier":"s","service_tier":"default","store":false,"temperature":0.2,
 		"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"},"strict":false},"verbosity":"low"},"tool_choice":{"type":"function","name":"f"},
 		"tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":false}],"top_logprobs":4,"top_p":0.9,"truncation":"disabled","usage":null,
@@ -309,7 +311,7 @@ func TestNew_SaysBackWhatWasAskedFor(t *testing.T) {
 	b, err = json.Marshal(New(r, "resp_1", "model", time.Unix(1000, 0)))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"id":"resp_1","object":"response","created_at":1000,"status":"in_progress","background":false,"completed_at":null,"error":null,"incomplete_details":null,
-		"instructions":null,"max_output_tokens":null,"max_tool_calls":null,"model":"model","output":[],"parallel_tool_calls":true,"previous_response_id":null,"prompt_cache_key":null,
+		"instructions":null,"max_output_tokens":null,"max_tool_calls":null,"model":"model","output":[],"parallel_tool_calls":true,"previous_response_id":null,"prompt_cache_key":null,"prompt_cache_options":null,"prompt_cache_retention":null,
 		"reasoning":{"effort":null,"summary":null},"safety_identifier":null,"service_tier":"default","store":true,"temperature":1,"text":{"format":{"type":"text"},"verbosity":"medium"},
 		"tool_choice":"auto","tools":[],"top_logprobs":0,"top_p":1,"truncation":"disabled","usage":null,"user":null,"metadata":{}}`, string(b))
 }

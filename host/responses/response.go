@@ -2,6 +2,7 @@ package responses
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,37 +23,41 @@ const (
 // Response is the response object. Null is what was not asked for, or is not known
 // yet.
 type Response struct {
-	ID                 string            `json:"id"`
-	Object             string            `json:"object"`
-	CreatedAt          int64             `json:"created_at"`
-	Status             string            `json:"status"`
-	Background         bool              `json:"background"`
-	CompletedAt        *int64            `json:"completed_at"`
-	Error              *Failure          `json:"error"`
-	IncompleteDetails  *Incomplete       `json:"incomplete_details"`
-	Instructions       *string           `json:"instructions"`
-	MaxOutputTokens    *int64            `json:"max_output_tokens"`
-	MaxToolCalls       *int64            `json:"max_tool_calls"`
-	Model              string            `json:"model"`
-	Output             []Item            `json:"output"`
-	ParallelToolCalls  bool              `json:"parallel_tool_calls"`
-	PreviousResponseID *string           `json:"previous_response_id"`
-	PromptCacheKey     *string           `json:"prompt_cache_key"`
-	Reasoning          ReasoningUsed     `json:"reasoning"`
-	SafetyIdentifier   *string           `json:"safety_identifier"`
-	ServiceTier        string            `json:"service_tier"`
-	Store              bool              `json:"store"`
-	Temperature        float64           `json:"temperature"`
-	Text               TextUsed          `json:"text"`
-	ToolChoice         jsontext.Value    `json:"tool_choice"`
-	Tools              []ToolUsed        `json:"tools"`
-	TopLogprobs        int               `json:"top_logprobs"`
-	TopP               float64           `json:"top_p"`
-	Truncation         string            `json:"truncation"`
-	Usage              *Usage            `json:"usage"`
-	User               *string           `json:"user"`
-	Metadata           map[string]string `json:"metadata"`
-	Gnosis             *openai.Gnosis    `json:"_gnosis,omitempty"`
+	ID                   string            `json:"id"`
+	Object               string            `json:"object"`
+	CreatedAt            int64             `json:"created_at"`
+	Status               string            `json:"status"`
+	Background           bool              `json:"background"`
+	CompletedAt          *int64            `json:"completed_at"`
+	Error                *Failure          `json:"error"`
+	IncompleteDetails    *Incomplete       `json:"incomplete_details"`
+	Instructions         *string           `json:"instructions"`
+	MaxOutputTokens      *int64            `json:"max_output_tokens"`
+	MaxToolCalls         *int64            `json:"max_tool_calls"`
+	Model                string            `json:"model"`
+	Output               []Item            `json:"output"`
+	ParallelToolCalls    bool              `json:"parallel_tool_calls"`
+	PreviousResponseID   *string           `json:"previous_response_id"`
+	PromptCacheKey       *string           `json:"prompt_cache_key"`
+	PromptCacheOptions   *CacheOptionsUsed `json:"prompt_cache_options"`
+	PromptCacheRetention *string           `json:"prompt_cache_retention"`
+	Reasoning            ReasoningUsed     `json:"reasoning"`
+	SafetyIdentifier     *string           `json:"safety_identifier"`
+	ServiceTier          string            `json:"service_tier"`
+	Store                bool              `json:"store"`
+	Temperature          float64           `json:"temperature"`
+	Text                 TextUsed          `json:"text"`
+	ToolChoice           jsontext.Value    `json:"tool_choice"`
+	Tools                []ToolUsed        `json:"tools"`
+	TopLogprobs          int               `json:"top_logprobs"`
+	TopP                 float64           `json:"top_p"`
+	Truncation           string            `json:"truncation"`
+	Usage                *Usage            `json:"usage"`
+	User                 *string           `json:"user"`
+	Metadata             map[string]string `json:"metadata"`
+	Gnosis               *openai.Gnosis    `json:"_gnosis,omitempty"`
+
+	seals bool // reasoning also goes out as a token
 }
 
 // Failure says why a response failed.
@@ -71,6 +76,13 @@ type Incomplete struct {
 type ReasoningUsed struct {
 	Effort  *string `json:"effort"`
 	Summary *string `json:"summary"`
+}
+
+// CacheOptionsUsed is prompt_cache_options.
+type CacheOptionsUsed struct {
+	Mode string  `json:"mode"`
+	TTL  *string `json:"ttl"`
+	Pin  bool    `json:"pin,omitempty"`
 }
 
 // TextUsed is what the text of the response had to be.
@@ -126,7 +138,7 @@ func NewUsage(u openai.Usage) *Usage {
 	return out
 }
 
-// New begins the response to a request.
+// New begins the response to a request, and gives the items of its input their ids.
 func New(req *Request, id, model string, created time.Time) *Response {
 	r := &Response{
 		ID: id, Object: "response", CreatedAt: created.Unix(), Status: StatusInProgress, Background: req.Background, Model: model, Output: []Item{},
@@ -134,10 +146,21 @@ func New(req *Request, id, model string, created time.Time) *Response {
 		Store: req.Store == nil || *req.Store, Temperature: 1, TopP: 1, Text: TextUsed{Format: req.format, Verbosity: cmp.Or(req.Verbosity(), "medium")},
 		ToolChoice: jsontext.Value(`"auto"`), Tools: list(req.tools), Truncation: "disabled", User: req.User, Metadata: req.Metadata,
 		MaxOutputTokens: (*int64)(req.MaxOutputTokens), MaxToolCalls: (*int64)(req.MaxToolCalls), Instructions: some(req.Instructions), PreviousResponseID: some(req.PreviousID),
-		Reasoning: ReasoningUsed{Effort: some(req.Effort())},
+		Reasoning: ReasoningUsed{Effort: some(req.Effort())}, seals: req.Wants(IncludeEncrypted),
 	}
+	identify(req.Input, id)
 	if openai.Present(req.RawToolChoice) {
 		r.ToolChoice = req.RawToolChoice
+	}
+	if o := req.PromptCacheOptions; o != nil {
+		r.PromptCacheOptions = &CacheOptionsUsed{Mode: "implicit", TTL: o.TTL, Pin: o.Pin}
+		if o.Mode != nil {
+			r.PromptCacheOptions.Mode = *o.Mode
+		}
+	}
+	if p := req.PromptCacheRetention; p != nil {
+		name := strings.ReplaceAll(*p, "-", "_") // it has had two
+		r.PromptCacheRetention = &name
 	}
 	if req.Temperature != nil {
 		r.Temperature = *req.Temperature
@@ -186,24 +209,6 @@ type Count struct {
 
 // NewCount makes an answer with its object name set.
 func NewCount(tokens int) Count { return Count{Object: "response.input_tokens", InputTokens: tokens} }
-
-// Items is one page of a response's input.
-type Items struct {
-	Object  string  `json:"object"`
-	Data    []Item  `json:"data"`
-	FirstID *string `json:"first_id"`
-	LastID  *string `json:"last_id"`
-	HasMore bool    `json:"has_more"`
-}
-
-// NewItems makes a page with its ids set.
-func NewItems(data []Item, more bool) Items {
-	p := Items{Object: "list", Data: list(data), HasMore: more}
-	if n := len(data); n > 0 {
-		p.FirstID, p.LastID = &data[0].ID, &data[n-1].ID
-	}
-	return p
-}
 
 // Deleted answers DELETE /v1/responses/{id}.
 type Deleted struct {

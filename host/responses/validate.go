@@ -3,6 +3,7 @@ package responses
 import (
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -11,6 +12,9 @@ import (
 
 // maxTopLogprobs is OpenAI's limit and the wire's.
 const maxTopLogprobs = 20
+
+// maxUser is the most characters of user, which is stored with every response.
+const maxUser = 512
 
 func (r *Request) validateRefused(openai.Limits) *openai.Error {
 	if e := parameters.Refuse(r.Rest); e != nil {
@@ -88,6 +92,9 @@ func (r *Request) validateLabels(openai.Limits) *openai.Error {
 	}
 	if e := openai.ValidateSafetyIdentifier(r.SafetyIdentifier); e != nil {
 		return e
+	}
+	if u := r.User; u != nil && utf8.RuneCountInString(*u) > maxUser {
+		return invalid("user", "has more than the %d characters that are allowed", maxUser)
 	}
 	return oneOf("service_tier", r.ServiceTier, "auto", "default", "flex", "scale", "priority")
 }

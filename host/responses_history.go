@@ -1,0 +1,217 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"thoth/host/openai"
+	"thoth/host/responses"
+	"thoth/host/stored"
+)
+
+// What a request names and does not bring is read out of the store before it has a
+// place, and is as large as the request that brought it once. So it counts as if it
+// had come with the body.
+
+// recall reads what a request goes on from and what it refers to: the items of the
+// turns before, oldest first, and those in place of its item_references.
+func (s *Server) recall(ctx context.Context, in *intake, req *responses.Request) ([]responses.Item, *openai.Error) {
+	ctx, done := context.WithTimeout(ctx, storeTimeout)
+	defer done()
+	m := &recollection{s: s, scope: scopeKey(ctx), hold: in.hold, limit: in.limits.Messages, most: in.limits.Messages - len(req.Input), bytes: in.view.textBytes()}
+	history, e := m.chain(ctx, req.PreviousID)
+	if e == nil {
+		e = m.resolve(ctx, req, history)
+	}
+	return history, e
+}
+
+// mostBytesPerToken is more than tokens of a text have: single ones are longer, such as
+// runs of blanks, and no text is made of those alone.
+const mostBytesPerToken = 64
+
+// textBytes is how much text may fit into the context, at the very most.
+func (v *view) textBytes() int {
+	if v.health.ContextLength == 0 {
+		return int(^uint(0) >> 1)
+	}
+	return v.health.ContextLength * mostBytesPerToken
+}
+
+// recollection is what one request reads out of the store.
+type recollection struct {
+	s     *Server
+	scope string
+	hold  *hold
+	limit int // of items
+	most  int // items it may still read
+	bytes int // of text it may still read
+}
+
+// chain is what was said in the turns before, the last of which is previous.
+func (m *recollection) chain(ctx context.Context, previous string) ([]responses.Item, *openai.Error) {
+	if previous == "" {
+		return nil, nil
+	}
+	const param = "previous_response_id"
+	before := m.hold.bytes
+	records, err := m.s.responses.ChainCharged(ctx, m.scope, previous, m.most+1, m.hold.charge)
+	var missing *stored.Missing
+	switch {
+	case errors.As(err, &missing):
+		return nil, openai.NewError(openai.CodePrevious, param, "Previous response with id '%s' not found.", printable(missing.ID))
+	case errors.Is(err, stored.ErrNotFound):
+		return nil, openai.NewError(openai.CodePrevious, param, "Previous response with id '%s' not found.", printable(previous))
+	case errors.Is(err, stored.ErrTooLong):
+		return nil, m.tooMany(param)
+	case errors.Is(err, stored.ErrTooLarge):
+		return nil, openai.NewError(openai.CodeInvalidValue, param, "%s cannot be gone on from: %s", param, err)
+	case errors.Is(err, errBodyMemory):
+		return nil, m.s.bodiesFull()
+	case err != nil:
+		return nil, m.s.unreadable(previous, err)
+	}
+	var items []responses.Item
+	for i, r := range records {
+		records[i] = nil // it is read, and large
+		input, resp, err := readTurn(r)
+		if err != nil {
+			return nil, m.s.unreadable(r.ID, err)
+		}
+		if resp.Status != responses.StatusCompleted && resp.Status != responses.StatusIncomplete {
+			return nil, openai.NewError(openai.CodeInvalidValue, param, "%s leads to the response %s, which is %s: only one that is completed or incomplete can be gone on from", param, r.ID, resp.Status)
+		}
+		for _, turn := range [][]responses.Item{input, resp.Output} {
+			if m.most -= len(turn); m.most < 0 {
+				return nil, m.tooMany(param)
+			}
+			if m.bytes -= responses.TextBytes(turn); m.bytes < 0 {
+				return nil, m.tooLong(param)
+			}
+			items = append(items, turn...)
+		}
+	}
+	m.keep(before, items)
+	return items, nil
+}
+
+// turn is what the next turn needs of a stored response.
+type turn struct {
+	Status string           `json:"status"`
+	Output []responses.Item `json:"output"`
+	Lease  int64            `json:"_lease"`
+}
+
+// readTurn reads the items of a record. One that is under way by its record, and whose
+// process says so no longer, has failed.
+func readTurn(r *stored.Record) (input []responses.Item, resp turn, err error) {
+	if err = json.Unmarshal(r.Input, &input); err == nil {
+		err = json.Unmarshal(r.Response, &resp)
+	}
+	if underWay(resp.Status) && time.Now().After(time.Unix(resp.Lease, 0)) {
+		resp.Status = responses.StatusFailed
+	}
+	for i := range resp.Output {
+		resp.Output[i].Encrypted = "" // the text is there
+	}
+	return input, resp, err
+}
+
+// resolve puts items in place of the references to them: those of the turns before, and
+// of other responses, which their ids name.
+func (m *recollection) resolve(ctx context.Context, req *responses.Request, history []responses.Item) *openai.Error {
+	ids := req.References()
+	if len(ids) == 0 {
+		return nil
+	}
+	found := map[string]*responses.Item{}
+	for i := range history {
+		found[history[i].ID] = &history[i]
+	}
+	wanted := map[string]bool{}
+	var of []string // responses
+	seen := map[string]bool{}
+	for _, id := range ids {
+		if found[id] != nil {
+			continue
+		}
+		wanted[id] = true
+		if r := responses.ResponseOf(id); r != "" && !seen[r] {
+			seen[r] = true
+			of = append(of, r)
+		}
+	}
+	if len(of) > 0 && !m.s.hasStore() {
+		e := req.Resolve(found)
+		return openai.NewError(openai.CodeUnsupported, *e.Param, "%s refers to an item in the store of responses, and there is none (%s): send the item itself", *e.Param, m.s.responses.State().Reason)
+	}
+	for some := range slices.Chunk(of, readAtOnce) {
+		if e := m.items(ctx, some, wanted, found); e != nil {
+			return e
+		}
+	}
+	if m.bytes < 0 {
+		return m.tooLong("input")
+	}
+	return req.Resolve(found)
+}
+
+// readAtOnce is how many records are read together: a bucket answers slowly.
+const readAtOnce = 8
+
+// items adds to found what is wanted of these responses. Those that are not there are
+// passed over.
+func (m *recollection) items(ctx context.Context, ids []string, wanted map[string]bool, found map[string]*responses.Item) *openai.Error {
+	before := m.hold.bytes
+	records, errs := make([]*stored.Record, len(ids)), make([]error, len(ids))
+	var reading sync.WaitGroup
+	for i, id := range ids {
+		reading.Go(func() { records[i], errs[i] = m.s.responses.GetCharged(ctx, m.scope, id, m.hold.charge) })
+	}
+	reading.Wait()
+	var kept []responses.Item
+	for i, r := range records {
+		switch err := errs[i]; {
+		case errors.Is(err, stored.ErrNotFound):
+			continue
+		case errors.Is(err, errBodyMemory):
+			return m.s.bodiesFull()
+		case err != nil:
+			return m.s.unreadable(ids[i], err)
+		}
+		records[i] = nil
+		input, resp, err := readTurn(r)
+		if err != nil {
+			return m.s.unreadable(r.ID, err)
+		}
+		for _, it := range append(input, resp.Output...) {
+			if wanted[it.ID] {
+				kept = append(kept, it)
+			}
+		}
+	}
+	for i := range kept {
+		found[kept[i].ID] = &kept[i]
+	}
+	m.bytes -= responses.TextBytes(kept)
+	m.keep(before, kept)
+	return nil
+}
+
+// keep gives back what was read and is not kept.
+func (m *recollection) keep(before int64, items []responses.Item) {
+	m.hold.give(max(m.hold.bytes-before-int64(responses.TextBytes(items)), 0))
+}
+
+func (m *recollection) tooMany(param string) *openai.Error {
+	return openai.NewError(openai.CodeInvalidValue, param, "%s leads to a conversation of more than %d items with its input: that is the most allowed", param, m.limit)
+}
+
+func (m *recollection) tooLong(param string) *openai.Error {
+	return openai.NewError(openai.CodeContextLength, param, "%s leads to a conversation whose text alone is longer than the context can be", param)
+}
