@@ -11,14 +11,20 @@ import (
 // eventLog keeps the last events of a streamed background run, for those who read
 // along and those who come back.
 //
-// Invariants: mu.events are numbered from mu.first without a gap; mu.bytes is their
-// sum, at most most unless there is one only; after mu.over nothing is added.
+// Four of the events of a run have its whole response in them, and that may be long by
+// its instructions and tools alone: it would push out all others. So the response of the
+// first is kept once, as state, and what others have in common with it is no part of
+// their bytes.
+//
+// Invariants: mu.events are numbered from mu.first without a gap; mu.bytes is the sum of
+// their own bytes, at most most unless there is one only; after mu.over nothing is added.
 type eventLog struct {
 	most int // bytes
 
 	mu struct {
 		sync.Mutex
-		events  [][]byte
+		state   members
+		events  []logged
 		first   int
 		bytes   int
 		over    bool
@@ -74,12 +80,13 @@ func (l *eventLog) add(b []byte) {
 		if event[0] == ':' {
 			continue
 		}
-		l.mu.events = append(l.mu.events, bytes.Clone(event))
-		l.mu.bytes += len(event)
+		e := l.logged(bytes.Clone(event))
+		l.mu.events = append(l.mu.events, e)
+		l.mu.bytes += e.bytes
 	}
 	for l.mu.bytes > l.most && len(l.mu.events) > 1 {
-		l.mu.bytes -= len(l.mu.events[0])
-		l.mu.events[0] = nil // or the array behind it would keep it
+		l.mu.bytes -= l.mu.events[0].bytes
+		l.mu.events[0] = logged{} // or the array behind it would keep it
 		l.mu.events = l.mu.events[1:]
 		l.mu.first++
 	}
@@ -109,11 +116,21 @@ func (l *eventLog) from(n int) (events [][]byte, next int, over, dropped bool, m
 	if n < l.mu.first {
 		return nil, next, l.mu.over, true, l.mu.more
 	}
-	if n < next {
-		// The array may be appended to, and these not be changed but to nil.
-		events = append(events, l.mu.events[n-l.mu.first:]...)
+	for i := n; i < next; i++ {
+		events = append(events, l.mu.events[i-l.mu.first].whole())
 	}
 	return events, next, l.mu.over, false, l.mu.more
+}
+
+// size is what the log takes of memory.
+func (l *eventLog) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.mu.bytes
+	for _, v := range l.mu.state {
+		n += len(v)
+	}
+	return n
 }
 
 // held is the number of the first event that is held.

@@ -35,7 +35,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, log *eventLog, n
 	for buf := []byte(nil); ; buf = buf[:0] {
 		events, known, over, dropped, more := log.from(next)
 		if dropped {
-			e := openai.NewError(openai.CodeTimeout, "", "the events from number %d on are no longer held: the client was too slow to read them", next)
+			e := openai.NewError(openai.CodeSlowReader, "", "the events from number %d on are no longer held: the client was too slow to read them", next)
 			recordOf(r.Context()).err = e
 			send(responses.AppendError(buf, e, next))
 			return

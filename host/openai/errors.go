@@ -33,6 +33,7 @@ const (
 	CodeTooLarge       Code = "request_too_large"
 	CodeMediaType      Code = "unsupported_media_type"
 	CodeRequestTimeout Code = "request_timeout"     // the client was too slow in sending
+	CodeSlowReader     Code = "client_too_slow"     // and in reading: what it has not read is no longer held
 	CodeOverloaded     Code = "overloaded"          // in flight and backlog are full
 	CodeRateLimit      Code = "rate_limit_exceeded" // a limit of the key
 	CodeBackground     Code = "background_limit_exceeded"
@@ -75,6 +76,7 @@ var table = map[Code]struct {
 	CodeTooLarge:       {http.StatusRequestEntityTooLarge, typeInvalid},
 	CodeMediaType:      {http.StatusUnsupportedMediaType, typeInvalid},
 	CodeRequestTimeout: {http.StatusRequestTimeout, typeInvalid},
+	CodeSlowReader:     {http.StatusRequestTimeout, typeInvalid},
 	CodeOverloaded:     {http.StatusTooManyRequests, typeRateLimit},
 	CodeRateLimit:      {http.StatusTooManyRequests, typeRateLimit},
 	CodeBackground:     {http.StatusTooManyRequests, typeRateLimit},
