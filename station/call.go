@@ -1,6 +1,8 @@
 package station
 
 import (
+	"iter"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -147,7 +149,51 @@ func (c *call) ready() bool {
 	return c.dec != nil && c.dec.ended == "" && c.missing() == 0 && c.seq.held != nil
 }
 
+// younger says whether it came later than another, of which it may be a sibling.
+func (c *call) younger(than *call) bool {
+	if c.arrived.Equal(than.arrived) {
+		return c.choice > than.choice
+	}
+	return c.arrived.After(than.arrived)
+}
+
 // restores says whether a load has found something that takes a place.
 func (c *call) restores() bool { return c.restore.hotN > 0 || c.restore.warm > 0 }
 
 func (c *call) fail(e *wire.Error) { c.put(wire.Frame{Type: wire.FrameError, Error: e}) }
+
+// sequences are all that may have KV, each once: residents, and those without a
+// place of sessions between two calls and of calls, a fork's held branches too.
+func (l *loop) sequences() iter.Seq[*sequence] {
+	return func(yield func(*sequence) bool) {
+		for _, s := range l.pool.residents {
+			if !yield(s) {
+				return
+			}
+		}
+		for _, s := range l.idle {
+			if s.id == noSeq && !yield(s) {
+				return
+			}
+		}
+		for _, c := range l.calls() {
+			if c.seq.id == noSeq && !yield(c.seq) {
+				return
+			}
+		}
+	}
+}
+
+// calls are those that have come and not ended, but for branches of a fork that
+// has not split.
+func (l *loop) calls() []*call {
+	all := slices.Concat(l.waiting, l.running)
+	var forks []*fork
+	for _, c := range all {
+		if f := c.fork; f != nil && len(f.held) > 0 && !slices.Contains(forks, f) {
+			forks = append(forks, f)
+			all = append(all, f.held...)
+		}
+	}
+	return all
+}

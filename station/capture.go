@@ -34,12 +34,16 @@ func (s *sequence) promised(n int) *kvstore.Fill {
 	return nil
 }
 
-// dropCopies gives up what was to be copied.
-func (s *sequence) dropCopies() {
-	for _, w := range s.copies {
+// dropCopies gives up what was to be copied and is not within the first n
+// positions.
+func (s *sequence) dropCopies(n int) {
+	s.copies = slices.DeleteFunc(s.copies, func(w *copyWork) bool {
+		if w.end() <= n {
+			return false
+		}
 		w.fill.Drop()
-	}
-	s.copies = nil
+		return true
+	})
 }
 
 const (
@@ -76,9 +80,16 @@ func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOp
 		l.copyAll()
 	}
 	c := l.store.Reserve(scope, s.known()[:n], o)
-	if len(c.Fills) > 0 && s.id == noSeq && !l.placeBack(s) {
-		c.Drop()
-		return wire.KVSaveResponse{Reason: "the session has no place in the pool now"}
+	if len(c.Fills) > 0 {
+		placed := s.id != noSeq || l.placeBack(s)
+		if s.pos < n { // what it shared went to make room
+			c.Drop()
+			return wire.KVSaveResponse{Reason: "the session's KV has left the pool, and RAM had no room for it"}
+		}
+		if !placed {
+			c.Drop()
+			return wire.KVSaveResponse{Reason: "the session has no place in the pool now"}
+		}
 	}
 	now := time.Now()
 	for _, f := range c.Fills {
@@ -100,15 +111,13 @@ func (l *loop) keep(s *sequence) {
 }
 
 // placeBack gives a sequence its place again whose KV is in RAM, if there is room
-// beside what else is in the pool.
+// beside what else is in the pool. The KV of one that shares its beginning with
+// others may be lost on the way.
 func (l *loop) placeBack(s *sequence) bool {
-	if !s.away() {
-		return false
-	}
-	for p := l.parked(); p != nil; p = l.parked() {
+	for p := l.parked(); p != nil && s.away(); p = l.parked() {
 		l.copyOut(p, len(p.copies))
 	}
-	ok := l.pool.place(s)
+	ok := s.away() && l.pool.place(s)
 	l.reap()
 	return ok
 }
@@ -159,7 +168,7 @@ func (l *loop) copyOut(s *sequence, most int) {
 		start := time.Now()
 		if err := l.eng.Export(s.id, from, pieces); err != nil {
 			l.opts.Logger.Error().Err(err).Msg("KV cannot be copied out; it is not stored")
-			s.dropCopies()
+			s.dropCopies(0)
 			break
 		}
 		spent := time.Since(start).Seconds()

@@ -334,6 +334,75 @@ func TestFork_WhatIsDeletedIsNotKeptWhenItsAnswersEnd(t *testing.T) {
 	require.Zero(t, f.load(f.embed(q.Prompt.Tokens), nil).Position)
 }
 
+// With the last that had it in the pool, what the others share of it is gone where
+// RAM has no room. A save must not promise it.
+func TestFork_ASaveThatLosesTheKVOnItsWaySaysSo(t *testing.T) {
+	f := start(t, stationtest.Options{EOGEvery: -1}, station.Options{SwapBytes: 1})
+	q := forkOf(2, 150, 1)
+	trunk := f.embed(q.Prompt.Tokens)
+	f.forward(trunk)
+	s, err := f.DecodeNext(t.Context(), &wire.DecodeRequest{Session: trunk, Sampling: &q.Sampling, N: 1, IgnoreEOG: true, LeaveLast: true, Later: q.Later})
+	require.NoError(t, err)
+	defer s.Close()
+	branch := ""
+	for {
+		fr, err := s.Next()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		if fr.Done != nil && fr.Choice == 1 {
+			branch = fr.Done.Session
+		}
+	}
+	a, err := f.KVSave(t.Context(), trunk, 150, &wire.KVSaveRequest{Scope: "a", Release: true})
+	require.NoError(t, err)
+	require.True(t, a.Saved, a.Reason)
+	a, err = f.KVSave(t.Context(), branch, 150, &wire.KVSaveRequest{Scope: "b", Release: true})
+	require.NoError(t, err)
+	require.Equal(t, []any{false, 0}, []any{a.Saved, a.Written})
+	require.Contains(t, a.Reason, "has left the pool")
+	eventually(t, "what is promised is copied", func() bool {
+		s, err := f.Stats(t.Context())
+		return err == nil && s.CellsUsed == 0
+	})
+}
+
+// A trunk that forks again is at another length then.
+func TestFork_AnEarlierForksAnswersGoOnAfterAnother(t *testing.T) {
+	for name, o := range map[string]station.Options{"room in RAM": {}, "none": {SwapBytes: 1}} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, stationtest.Options{EOGEvery: -1}, o)
+			q := forkOf(2, 150, 1)
+			trunk, branch := f.embed(q.Prompt.Tokens), ""
+			f.forward(trunk)
+			var first int32
+			for _, n := range []int{1, 4} {
+				s, err := f.DecodeNext(t.Context(), &wire.DecodeRequest{Session: trunk, Sampling: &q.Sampling, N: n, IgnoreEOG: true, LeaveLast: true, Later: q.Later})
+				require.NoError(t, err)
+				for {
+					fr, err := s.Next()
+					if err == io.EOF {
+						break
+					}
+					require.NoError(t, err)
+					switch {
+					case fr.Choice == 0 || branch != "":
+					case fr.Done != nil:
+						branch = fr.Done.Session
+					default:
+						first = fr.Tokens[0]
+					}
+				}
+				require.NoError(t, s.Close())
+			}
+			got := collect(f.DecodeNext(t.Context(), &wire.DecodeRequest{Session: branch, Sampling: &wire.Sampling{Temperature: new(float32)}, N: 5, IgnoreEOG: true}))
+			require.Nil(t, got.err)
+			require.Equal(t, f.fresh(append(text(150, 3), first), 5), got.tokens)
+		})
+	}
+}
+
 func TestFork_SessionsThatAreTooManyEndWithTheCall(t *testing.T) {
 	f := start(t, stationtest.Options{EOGEvery: -1}, station.Options{MaxSessions: 3})
 	q := forkOf(5, 50, 8)

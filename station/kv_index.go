@@ -1,8 +1,6 @@
 package station
 
 import (
-	"slices"
-
 	"thoth/station/wire"
 )
 
@@ -70,19 +68,11 @@ func (l *loop) forgetMemory(q *wire.KVDeleteRequest) {
 		if m == nil || !q.All && (q.Scope != nil && *q.Scope != m.scope.Name || q.Group != "" && q.Group != m.group) {
 			return
 		}
-		s.dropCopies()
+		s.dropCopies(0)
 		s.memory = nil
 	}
-	for _, s := range l.pool.residents {
+	for s := range l.sequences() {
 		forget(s)
-	}
-	for _, s := range l.idle { // those without a place
-		forget(s)
-	}
-	for _, c := range slices.Concat(l.waiting, l.running) {
-		for _, b := range c.branches() { // some of which may be held
-			forget(b.seq)
-		}
 	}
 	for s := l.parkedEmpty(); s != nil; s = l.parkedEmpty() {
 		l.pool.leave(s)

@@ -425,9 +425,11 @@ func (l *loop) count() {
 }
 
 // tellQueue tells waiting calls that asked for it their place, when it changed.
+// One that has begun its answer, and had to leave the pool, has no prompt left to
+// tell of.
 func (l *loop) tellQueue() {
 	for i, c := range l.waiting {
-		if c.progress && c.place != i+1 {
+		if c.progress && c.firstToken.IsZero() && c.place != i+1 {
 			c.place = i + 1
 			c.put(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{
 				Queue: c.place, Position: c.seq.pos, Total: c.target}})

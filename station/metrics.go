@@ -68,12 +68,7 @@ func (l *loop) publishKV() {
 // publish tells the loop's books to readers on other goroutines.
 func (l *loop) publish() {
 	g, swapped := &l.gauges, 0
-	for _, c := range l.waiting {
-		if c.seq.away() {
-			swapped++
-		}
-	}
-	for _, s := range l.idle {
+	for s := range l.sequences() {
 		if s.away() {
 			swapped++
 		}

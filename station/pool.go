@@ -100,7 +100,7 @@ func (p *pool) leave(s *sequence) {
 	if s.id == noSeq {
 		return
 	}
-	if len(s.copies) > 0 {
+	if s.dropCopies(s.pos); len(s.copies) > 0 { // beyond its KV there is nothing to copy
 		p.park(s)
 		return
 	}
@@ -210,7 +210,7 @@ func (p *pool) swapOut(s *sequence) {
 
 // lose gives up a sequence's KV after a fault of the engine.
 func (p *pool) lose(s *sequence, err error) {
-	s.dropCopies()
+	s.dropCopies(0)
 	if s.id != noSeq {
 		p.leave(s)
 	}
@@ -264,7 +264,7 @@ func (p *pool) compact() {
 		st.Free()
 	}
 	for s, err := range failed {
-		s.dropCopies()
+		s.dropCopies(0)
 		s.pos = 0 // of it nothing is in the pool
 		p.forget(s)
 		p.lose(s, err)

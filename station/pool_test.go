@@ -227,6 +227,24 @@ func TestPool_CompactionLosesTheHeirsOfWhatFails(t *testing.T) {
 	p.leave(c)
 }
 
+func TestPool_WhatHasNoKVIsNotParkedToBeCopied(t *testing.T) {
+	p, _ := newTestPool(t)
+	store := kvstore.New(kvstore.Options{TokenBytes: p.cellBytes, WarmBytes: 1 << 20})
+	defer store.Close()
+	s := placed(t, p, 64)
+	for _, f := range store.Reserve(kvstore.Scope{}, make([]engine.Token, 128), kvstore.SaveOptions{}).Fills {
+		s.copies = append(s.copies, &copyWork{fill: f})
+	}
+	require.Len(t, s.copies, 2)
+	p.leave(s)
+	parked := p.residents[0]
+	require.Len(t, parked.copies, 1)
+	require.Equal(t, 64, parked.pos)
+	parked.dropCopies(0)
+	p.leave(parked)
+	require.Zero(t, p.top)
+}
+
 func TestPool_AParkedHeirKeepsWhatItShares(t *testing.T) {
 	p, _ := newTestPool(t)
 	store := kvstore.New(kvstore.Options{TokenBytes: p.cellBytes, WarmBytes: 1 << 20})
@@ -243,7 +261,7 @@ func TestPool_AParkedHeirKeepsWhatItShares(t *testing.T) {
 	require.Empty(t, p.losses)
 	parked := p.residents[1]
 	require.True(t, parked.parked)
-	parked.dropCopies()
+	parked.dropCopies(0)
 	p.leave(parked)
 	p.leave(base)
 	require.Zero(t, p.top)

@@ -27,9 +27,11 @@ type stem struct {
 // fork makes sequences that have no place branches of a resident, at all of its
 // positions.
 func (p *pool) fork(trunk *sequence, branches []*sequence) {
-	p.secure(trunk) // of an earlier fork
+	p.secure(trunk)
+	earlier := trunk.stem
 	g := &stem{n: trunk.pos, out: slices.Clone(branches)}
 	trunk.stem = g
+	p.bereave(earlier) // unless they have found another
 	for _, b := range branches {
 		b.pos, b.stem, b.out = g.n, g, true
 	}

@@ -125,6 +125,24 @@ func TestStem_OfAnEarlierForkIsKept(t *testing.T) {
 	}
 }
 
+func TestStem_OfAnEarlierForkThatIsNotKeptIsEvaluatedAgain(t *testing.T) {
+	p, _ := newTestPool(t)
+	p.swapBudget = 0
+	trunk, first := branched(t, p, 30, 1)
+	grow(t, p, trunk, 10)
+	second := newSequence()
+	p.fork(trunk, []*sequence{second})
+	require.Equal(t, []any{0, false}, []any{first[0].pos, first[0].away()})
+	require.True(t, p.place(first[0]))
+	grow(t, p, first[0], 32)
+	require.True(t, p.place(second))
+	require.Equal(t, 40, second.pos)
+	for _, s := range []*sequence{trunk, first[0], second} {
+		p.leave(s)
+	}
+	require.Zero(t, p.top)
+}
+
 func TestStem_NobodyWaitsForIsNotCopied(t *testing.T) {
 	p, _ := newTestPool(t)
 	p.swapBudget = 1 << 20
