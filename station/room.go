@@ -85,7 +85,7 @@ func (l *loop) swapOutYoungest() bool {
 	}
 	youngest := l.running[0]
 	for _, c := range l.running {
-		if c.arrived.After(youngest.arrived) {
+		if c.younger(youngest) {
 			youngest = c
 		}
 	}
