@@ -165,9 +165,40 @@ func TestStream_AForkLeftMidwayLeavesNoSession(t *testing.T) {
 	g.noSessions()
 }
 
+// What is stored of them is what one answer would leave: the prompt.
+func TestStream_AForkThatIsLeftIsNotKept(t *testing.T) {
+	for _, n := range []int{1, 8} {
+		g := newRig(t, stationtest.Options{EOGEvery: -1})
+		q := seeded(long("A", 150), 300)
+		q.Generate.Fork = &n
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := g.Open(ctx, q)
+		require.NoError(t, err)
+		for tokens := 0; tokens < n*200; { // each has several blocks of its own
+			f, err := s.Next()
+			require.NoError(t, err)
+			tokens += len(f.Tokens)
+		}
+		prompt := uint64(len(g.tokens(q)))
+		g.eventually(func() bool { return g.written() == prompt })
+		cancel()
+		require.NoError(t, s.Close())
+		g.noSessions()
+		require.Equal(t, prompt, g.written())
+	}
+}
+
+// written is what the station has stored.
+func (g *rig) written() uint64 {
+	g.t.Helper()
+	x, err := g.client.KVIndex(g.t.Context())
+	require.NoError(g.t, err)
+	return x.TokensWritten
+}
+
 func TestStream_AnswersThatReasonAreNotKept(t *testing.T) {
 	say := func(text string) *Request {
-		q := ask(long("A", 60), 60)
+		q := ask(long("A", 60), 400)
 		q.StripsReasoning = true
 		q.Generate.IgnoreEOG = false
 		q.Generate.Prompt.Segments[1].Text += "say:" + text
@@ -175,11 +206,12 @@ func TestStream_AnswersThatReasonAreNotKept(t *testing.T) {
 		return q
 	}
 	g := newRig(t, stationtest.Options{})
-	all, _, err := g.choices(t.Context(), say("<think>a</think>b"), 3)
+	all, _, err := g.choices(t.Context(), say("<think>"+strings.Repeat("abcdefgh", 20)+"</think>b"), 3)
 	require.NoError(t, err)
 	require.True(t, strings.HasPrefix(all[2].text, "<think>"), all[2].text)
 	g.noSessions()
 	require.Equal(t, 1, g.counted(routeSave), "the prompt alone")
+	require.Equal(t, uint64(all[0].done.PromptTokens), g.written())
 	_, _, err = g.choices(t.Context(), say("plain"), 3)
 	require.NoError(t, err)
 	g.noSessions()

@@ -112,7 +112,9 @@ func (l *loop) split(c *call) {
 		s.tokens = slices.Clone(c.seq.tokens)
 		s.adapter = c.seq.adapter
 		if m := c.seq.memory; m != nil {
-			s.memory = &memory{scope: m.scope, keep: m.keep, group: m.group}
+			// Not kept unsaved: the trunk keeps the prompt, and of several answers to it
+			// at most one is ever gone on with.
+			s.memory = &memory{scope: m.scope, group: m.group}
 		}
 		b.target, b.from = c.target, c.from
 		b.queued, b.started, b.prefilled, b.engine = c.queued, c.started, c.prefilled, c.engine
