@@ -83,7 +83,8 @@ type bodyBudget struct {
 	}
 }
 
-// hold is one request's part of the budget. Only its request's goroutine uses it.
+// hold is one request's part of the budget. Only its request uses it, and only take and
+// charge by several goroutines at once.
 type hold struct {
 	budget *bodyBudget
 	bytes  int64
