@@ -75,7 +75,7 @@ func (q *embedQueue) make(ctx context.Context, l *loop, texts []engine.Text) (*e
 	q.mu.Lock()
 	if len(q.mu.requests) >= q.most {
 		q.mu.Unlock()
-		return nil, &wire.Error{Code: wire.CodeOverloaded, Retryable: true, Message: "too many requests are waiting for vectors"}
+		return nil, &wire.Error{Code: wire.CodeOverloaded, Retryable: true, Message: "too many requests are waiting for vectors or scores"}
 	}
 	q.mu.requests = append(q.mu.requests, r)
 	q.hand(l)

@@ -70,23 +70,33 @@ func (l *loop) pairs(ctx context.Context, q *wire.RerankRequest, m engine.Embedd
 			return nil, invalid(name, "%s is empty", name)
 		}
 	}
+	eng := l.eng.(engine.Embedder)
 	texts := make([]engine.Text, 0, len(q.Documents))
 	for at := 1; len(texts) < len(q.Documents); at += pairsAtOnce {
 		if ctx.Err() != nil {
 			return nil, &wire.Error{Code: wire.CodeCancelled, Message: "the caller went away"}
 		}
-		pairs, err := l.eng.(engine.Embedder).Pairs(q.Query, q.Documents[len(texts):min(at, len(q.Documents))])
+		pairs, err := eng.Pairs(q.Query, q.Documents[len(texts):min(at, len(q.Documents))])
 		if err != nil {
 			return nil, invalid("documents", "the texts cannot be tokenised: %v", err)
 		}
 		for i, t := range pairs {
-			if n := len(t.Tokens); n > m.MaxTokens {
-				name := fmt.Sprintf("documents[%d]", len(texts)+i)
-				return nil, &wire.Error{Code: wire.CodeContextLength, Param: name,
-					Message: fmt.Sprintf("%s has %d tokens with the query and what stands around both; a pair may have at most %d", name, n, m.MaxTokens)}
+			if len(t.Tokens) > m.MaxTokens {
+				return nil, tooLong(eng, q.Query, len(texts)+i, len(t.Tokens), m.MaxTokens)
 			}
 		}
 		texts = append(texts, pairs...)
 	}
 	return texts, nil
+}
+
+// tooLong says which text of a pair of n tokens is too long: the query is, when it
+// leaves no room for any document.
+func tooLong(eng engine.Embedder, query string, document, n, most int) *wire.Error {
+	name, with := fmt.Sprintf("documents[%d]", document), "the query and what stands around both"
+	if alone, err := eng.Pairs(query, []string{""}); err == nil && len(alone[0].Tokens) >= most {
+		name, with, n = "query", "what stands around it and no document yet", len(alone[0].Tokens)
+	}
+	return &wire.Error{Code: wire.CodeContextLength, Param: name,
+		Message: fmt.Sprintf("%s has %d tokens with %s; a pair may have at most %d", name, n, with, most)}
 }

@@ -76,7 +76,7 @@ func (s *suite) scores(t *testing.T) {
 		_, err = rank(query, many...)
 		require.Equal(t, "documents[69]", requireCode(t, err, wire.CodeContextLength).Param)
 		_, err = rank(many[69], many...)
-		require.Equal(t, "documents[0]", requireCode(t, err, wire.CodeContextLength).Param, "a query may be too long for all of them")
+		require.Equal(t, "query", requireCode(t, err, wire.CodeContextLength).Param, "which is too long for all of them")
 	})
 	t.Run("refusals", func(t *testing.T) {
 		for param, q := range map[string]wire.RerankRequest{
