@@ -4,33 +4,18 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"time"
 
 	"thoth/host/openai"
+	"thoth/station/wire"
 )
 
 const routeEmbeddings = "/v1/embeddings"
 
-// embeddings is POST /v1/embeddings. A request takes one place however many texts
-// it has: the station makes them in turns with those of others.
-func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
-	h := &hold{budget: &s.bodies}
-	defer h.release()
-	in, e := s.receive(w, r, h)
-	var list *openai.EmbeddingList
-	if e == nil {
-		list, e = s.embed(r.Context(), in)
-	}
-	if e != nil {
-		fail(w, r, e)
-		return
-	}
-	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
-	writeSlowly(w, list, s.o.WriteTimeout)
-}
+// embeddings is POST /v1/embeddings.
+func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) { s.answerOnce(w, r, s.embed) }
 
 // embed says all that is wrong with a request before it waits for a place.
-func (s *Server) embed(parent context.Context, in *intake) (*openai.EmbeddingList, *openai.Error) {
+func (s *Server) embed(parent context.Context, in *intake) (any, *openai.Error) {
 	req, e := openai.DecodeEmbedding(in.body, in.limits)
 	if e == nil {
 		e = in.view.mayEmbed(req)
@@ -51,7 +36,7 @@ func (s *Server) embed(parent context.Context, in *intake) (*openai.EmbeddingLis
 					spent.PromptTokens += len(tokens)
 				}
 			}
-			return s.vectorsError(ctx, err)
+			return s.callError(ctx, err, inputNamed)
 		}
 		var e *openai.Error
 		if list, e = openai.NewEmbeddingList(req, in.view.names[0], got); e == nil {
@@ -59,41 +44,7 @@ func (s *Server) embed(parent context.Context, in *intake) (*openai.EmbeddingLis
 		}
 		return e
 	})
-	if e != nil {
-		return nil, e
-	}
-	return list, nil
-}
-
-// inTurn calls the station for a request that is read and valid, once it has a
-// place, and for as long as its client, the station and the server last. It is one
-// call whose answer comes at its end: PrefillTimeout bounds it.
-func (s *Server) inTurn(parent context.Context, in *intake, call func(context.Context) *openai.Error) *openai.Error {
-	rec := recordOf(parent)
-	rec.model = in.view.names[0]
-	ctx, cancel := context.WithCancelCause(parent)
-	defer cancel(nil)
-	defer context.AfterFunc(s.hardStop, func() { cancel(context.Cause(s.hardStop)) })()
-	defer s.station.bind(cancel)()
-
-	place := s.admission.enter(1)
-	if place == nil {
-		return openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
-	}
-	defer place.leave()
-	select {
-	case <-place.ready:
-	case <-ctx.Done():
-		return causeOf(ctx)
-	}
-	in.hold.release()
-	rec.queue = time.Since(rec.arrived)
-	silence := time.AfterFunc(s.o.PrefillTimeout, func() {
-		s.station.suspect()
-		cancel(openai.NewError(openai.CodeTimeout, "", "the station sent nothing for %s", s.o.PrefillTimeout).Retry(5 * time.Second))
-	})
-	defer silence.Stop()
-	return call(ctx)
+	return list, e
 }
 
 // mayEmbed is the answer to a request that the model cannot serve, nil for one it can.
@@ -125,22 +76,13 @@ func (v *view) mayWrite(model string) *openai.Error {
 	return openai.NewError(openai.CodeUnsupported, "model", "the model %q makes embeddings and no text: POST /v1/embeddings", model)
 }
 
-// vectorsError words the station's error; its field for tokens is input here.
-func (s *Server) vectorsError(ctx context.Context, err error) *openai.Error {
-	if ctx.Err() != nil {
-		return causeOf(ctx)
+// inputNamed is the name of what the station says is wrong; its field for tokens is
+// input here.
+func inputNamed(_ *wire.Error, e *openai.Error) string {
+	field, _, found := strings.Cut(e.Message, "] ")
+	if !found || !strings.HasPrefix(field, "input") {
+		return "input"
 	}
-	e := openai.FromWire(err)
-	if e.Code == openai.CodeUnavailable {
-		s.station.suspect()
-	}
-	if e.Status() == http.StatusBadRequest {
-		param := "input"
-		if field, _, found := strings.Cut(e.Message, "] "); found && strings.HasPrefix(field, "input") {
-			e.Message = strings.Replace(e.Message, "input_tokens", "input", 1)
-			param = strings.Replace(field, "input_tokens", "input", 1) + "]"
-		}
-		e.Param = &param
-	}
-	return e
+	e.Message = strings.Replace(e.Message, "input_tokens", "input", 1)
+	return strings.Replace(field, "input_tokens", "input", 1) + "]"
 }

@@ -2,11 +2,9 @@ package host
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"thoth/host/openai"
 	"thoth/station/wire"
@@ -21,25 +19,10 @@ func writesNothing(route string) bool {
 	return route == routeEmbeddings || slices.Contains(routesRerank, route)
 }
 
-// rerank is POST /v1/rerank. As with embeddings, a request takes one place however
-// many documents it has.
-func (s *Server) rerank(w http.ResponseWriter, r *http.Request) {
-	h := &hold{budget: &s.bodies}
-	defer h.release()
-	in, e := s.receive(w, r, h)
-	var list *openai.RerankList
-	if e == nil {
-		list, e = s.rank(r.Context(), in)
-	}
-	if e != nil {
-		fail(w, r, e)
-		return
-	}
-	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
-	writeSlowly(w, list, s.o.WriteTimeout)
-}
+// rerank is POST /v1/rerank.
+func (s *Server) rerank(w http.ResponseWriter, r *http.Request) { s.answerOnce(w, r, s.rank) }
 
-func (s *Server) rank(parent context.Context, in *intake) (*openai.RerankList, *openai.Error) {
+func (s *Server) rank(parent context.Context, in *intake) (any, *openai.Error) {
 	req, e := openai.DecodeRerank(in.body, in.limits)
 	if e == nil {
 		e = in.view.mayRank(req)
@@ -56,16 +39,13 @@ func (s *Server) rank(parent context.Context, in *intake) (*openai.RerankList, *
 					recordOf(parent).spent.PromptTokens += guessed(*req.Query) + guessed(text)
 				}
 			}
-			return s.rankError(ctx, err)
+			return s.callError(ctx, err, pairNamed)
 		}
 		list = openai.NewRerankList(req, in.view.names[0], got)
 		recordOf(parent).usage = openai.Usage{PromptTokens: list.Usage.PromptTokens, TotalTokens: list.Usage.TotalTokens}
 		return nil
 	})
-	if e != nil {
-		return nil, e
-	}
-	return list, nil
+	return list, e
 }
 
 // mayRank is the answer to a request that the model cannot serve, nil for one it can.
@@ -85,18 +65,10 @@ func (v *view) mayRank(req *openai.RerankRequest) *openai.Error {
 	return nil
 }
 
-// rankError words the station's error, whose fields have the names they have here.
-func (s *Server) rankError(ctx context.Context, err error) *openai.Error {
-	if ctx.Err() != nil {
-		return causeOf(ctx)
+// pairNamed is the name of what the station says is wrong, which it has here, too.
+func pairNamed(we *wire.Error, e *openai.Error) string {
+	if we.Param == "query" || strings.HasPrefix(we.Param, "documents") {
+		return we.Param
 	}
-	e := openai.FromWire(err)
-	if e.Code == openai.CodeUnavailable {
-		s.station.suspect()
-	}
-	var we *wire.Error
-	if errors.As(err, &we) && e.Status() == http.StatusBadRequest && (we.Param == "query" || strings.HasPrefix(we.Param, "documents")) {
-		e.Param = &we.Param
-	}
-	return e
+	return ""
 }
