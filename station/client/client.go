@@ -22,7 +22,7 @@ const DefaultURL = "http://127.0.0.1:8000"
 // Client speaks to one station. It is safe for concurrent use.
 type Client struct {
 	base  string
-	http  *http.Client
+	http  *pool
 	owner string
 }
 
@@ -44,38 +44,33 @@ func New(address string, o Options) (*Client, error) {
 		o.DialTimeout = 2 * time.Second
 	}
 	dialer := &net.Dialer{Timeout: o.DialTimeout, KeepAlive: 30 * time.Second}
-	tr := &http.Transport{
-		DialContext:         dialer.DialContext,
-		MaxIdleConns:        o.MaxConns,
-		MaxIdleConnsPerHost: o.MaxConns,
-		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  true,
-		// A frame is a few hundred bytes; small buffers keep 256 connections cheap.
-		ReadBufferSize: 16 << 10,
-	}
+	carry := &pool{most: o.MaxConns, keep: 90 * time.Second}
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, fmt.Errorf("station address %q: %w", address, err)
 	}
 	base := strings.TrimRight(address, "/")
 	switch u.Scheme {
-	case "http", "https":
+	case "http":
 		if u.Host == "" {
 			return nil, fmt.Errorf("station address %q has no host", address)
 		}
+		host := u.Host
+		if u.Port() == "" {
+			host = net.JoinHostPort(u.Hostname(), "80")
+		}
+		carry.dial = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", host) }
 	case "unix":
 		path := u.Path
 		if path == "" {
 			return nil, fmt.Errorf("station address %q has no socket path", address)
 		}
-		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", path)
-		}
+		carry.dial = func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "unix", path) }
 		base = "http://station"
 	default:
 		return nil, fmt.Errorf("station address %q: want http://host:port or unix:///path.sock", address)
 	}
-	return &Client{base: base, http: &http.Client{Transport: tr}, owner: o.Owner}, nil
+	return &Client{base: base, http: carry, owner: o.Owner}, nil
 }
 
 // Close drops idle connections.
@@ -197,7 +192,7 @@ func (c *Client) request(ctx context.Context, method, route string, body any) (*
 
 // do sends the request and turns every answer of 400 and above into an error.
 func (c *Client) do(req *http.Request) (*http.Response, error) {
-	resp, err := c.http.Do(req)
+	resp, err := c.http.RoundTrip(req)
 	if err != nil {
 		return nil, transportError(req.Context(), err)
 	}
