@@ -90,7 +90,7 @@ func (s *Server) newCompletion(ctx context.Context, in *intake, req *openai.Comp
 	cache := req.Cache()
 	for i := range j.calls {
 		j.calls[i] = liquid.Request{Generate: req.Generate(prompts[i/best], i%best, in.view.health.ContextLength), Bypass: in.bypass,
-			Scope: liquid.Scope(scopeKey(ctx), cache.Salt), Group: cache.Group, TTL: cache.TTL, Pin: cache.Pin, Explicit: cache.Explicit}
+			Scope: liquid.Scope(scopeKey(ctx), cache.Salt), Group: cache.Group, TTL: cache.TTL, Pin: cache.Pin, Explicit: cache.Explicit, Drafts: best > req.Choices()}
 	}
 	if s.o.LogPrompts {
 		j.rec.prompt = text(prompts[0].Segments)

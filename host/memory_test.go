@@ -329,6 +329,27 @@ func TestMemory_EachChoiceIsASessionAndThePromptCountsOnce(t *testing.T) {
 	require.Equal(t, 3, embeds)
 }
 
+func TestMemory_OfAnswersThatAreThrownAwayThePromptAloneIsKept(t *testing.T) {
+	for bestOf, kept := range map[int]int{2: 2, 3: 0} {
+		f := newFaultStation(t)
+		h := newLiquidHost(t, f)
+		r := h.do("POST", "/v1/completions", `{"model":"`+model+`","prompt":"`+strings.Repeat("word ", 30)+`","n":2,"best_of":`+fmt.Sprint(bestOf)+`}`)
+		require.Equal(t, 200, r.status, r.body)
+		saved, deleted := 0, 0
+		h.eventually(func() bool {
+			_, saves := f.asked()
+			saved = len(saves)
+			for _, p := range f.took() {
+				if strings.HasPrefix(p, pathDelete) {
+					deleted++
+				}
+			}
+			return saved+deleted == 2*bestOf // a prompt and the end of a session for each
+		})
+		require.Equal(t, []int{bestOf + kept, bestOf - kept}, []int{saved, deleted})
+	}
+}
+
 func TestMemory_A404InServiceTurnsItOffForAllAndItHeals(t *testing.T) {
 	for _, path := range []string{wire.RouteEmbed, pathLoad, wire.RouteForward, wire.RouteDecodeNext, pathSave} {
 		t.Run(path, func(t *testing.T) {

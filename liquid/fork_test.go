@@ -188,6 +188,18 @@ func TestStream_AForkThatIsLeftIsNotKept(t *testing.T) {
 	}
 }
 
+func TestStream_OfDraftsThePromptAloneIsKept(t *testing.T) {
+	g := newRig(t, stationtest.Options{EOGEvery: -1})
+	q := seeded(long("A", 150), 100)
+	q.Drafts = true
+	all, o, err := g.choices(t.Context(), q, 3)
+	require.NoError(t, err)
+	g.noSessions()
+	prompt := all[0].done.PromptTokens
+	require.Equal(t, []any{Miss, true, prompt}, []any{o.Memory, o.KVSaved, o.SavedTokens})
+	require.Equal(t, uint64(prompt), g.written())
+}
+
 // written is what the station has stored.
 func (g *rig) written() uint64 {
 	g.t.Helper()

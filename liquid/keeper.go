@@ -95,7 +95,7 @@ func (k *keeper) saveAnswers(points []int, ok bool) (unreleased []string) {
 // saveAnswer captures prompt and answer of a choice and releases its session.
 func (k *keeper) saveAnswer(e ending, points []int) bool {
 	// In explicit mode only what the client marked is kept.
-	if k.q.Explicit || e.tokens <= len(k.s.tokens) {
+	if k.q.Explicit || k.q.Drafts || e.tokens <= len(k.s.tokens) {
 		return false
 	}
 	r := k.request(points)

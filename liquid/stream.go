@@ -25,6 +25,7 @@ type Request struct {
 	Pin      bool          // keep until deleted, within the station's limits
 	Points   []Point       // where a client marked the prompt, at most a few
 	Explicit bool          // keep only up to the last point, and nothing without one
+	Drafts   bool          // some answers will be thrown away, nobody knows yet which: none is kept
 
 	// StripsReasoning: the template leaves an old answer's reasoning out, so that
 	// an answer with reasoning will never be a prefix of the next turn.
