@@ -27,20 +27,21 @@ func responseOperations(bypass openapi.Parameter) []openapi.Operation {
 			Parameters: []openapi.Parameter{bypass}, Body: responses.Request{}, Answer: responses.Response{}, Also: events, Errors: errorsOfBody,
 			Headers: append(slices.Clone(headersOfLimits), headerPath, headerLiquid, headerLiquidSaved, headerLiquidReason, headerLiquidTokens)},
 		{Method: http.MethodPost, Path: routeInputTokens, ID: "countResponseTokens", Tag: tag, Scope: string(ScopeInference), Summary: "The tokens of a response's prompt",
-			Note: "The body is that of a response; model may be left out.", Body: countedRequest{}, Answer: responses.Count{}, Headers: headersOfLimits, Errors: errorsOfBody},
+			Note: "The body is that of a response; model and input may be left out.", Body: countedRequest{}, Answer: responses.Count{}, Headers: headersOfLimits, Errors: errorsOfBody},
 		{Method: http.MethodGet, Path: routeResponse, ID: "getResponse", Tag: tag, Summary: "A stored response", Note: "With stream true, the events of one that was asked for with background and stream.",
 			Parameters: []openapi.Parameter{id, include, query("stream", "Its events.", schema{"type": "boolean"}),
-				query("starting_after", "The sequence_number of the last event that is not wanted; needs stream.", schema{"type": "integer", "minimum": 0})},
+				query("starting_after", "The sequence_number of the last event that is not wanted; needs stream.", schema{"type": "integer", "minimum": 0}),
+				query("include_obfuscation", "Events have no padding.", schema{"type": "boolean", "enum": []bool{false}})},
 			Answer: responses.Response{}, Also: events, Errors: errs(400, 429)},
 		{Method: http.MethodDelete, Path: routeResponse, ID: "deleteResponse", Tag: tag, Summary: "Delete a stored response", Note: "One that is under way is cancelled.",
-			Parameters: []openapi.Parameter{id}, Answer: responses.Deleted{}, Errors: errs()},
+			Parameters: []openapi.Parameter{id}, Answer: responses.Deleted{}, Errors: errs(429)},
 		{Method: http.MethodPost, Path: routeResponse + "/cancel", ID: "cancelResponse", Tag: tag, Summary: "Cancel a response in the background", Note: "One that has ended is answered as it is.",
-			Parameters: []openapi.Parameter{id}, Answer: responses.Response{}, Errors: errs(400)},
+			Parameters: []openapi.Parameter{id}, Answer: responses.Response{}, Errors: errs(400, 429)},
 		{Method: http.MethodGet, Path: routeResponse + "/input_items", ID: "listInputItems", Tag: tag, Summary: "The input of a stored response",
 			Parameters: []openapi.Parameter{id, include, query("limit", "Items of a page.", schema{"type": "integer", "minimum": 1, "maximum": mostOfPage, "default": defaultPage}),
 				query("order", "desc: the last item first.", schema{"type": "string", "enum": []string{"asc", "desc"}, "default": "desc"}),
 				query("after", "The id of the last item of the page before.", schema{"type": "string"})},
-			Answer: responses.Items{}, Errors: errs(400)},
+			Answer: responses.Items{}, Errors: errs(400, 429)},
 	}
 }
 
@@ -55,11 +56,13 @@ var (
 		{"type": "object", "required": []string{"role", "content"}, "properties": schema{"type": oneOf("message"), "role": oneOf("user", "system", "developer"), "content": inputTexts}},
 		{"type": "object", "required": []string{"role", "content"}, "properties": schema{"type": oneOf("message"), "role": oneOf("assistant"),
 			"content": schema{"anyOf": []schema{{"type": "string"}, textOf("output_text")}}}},
-		{"type": "object", "required": []string{"type", "content"}, "properties": schema{"type": oneOf("reasoning"), "content": textOf("reasoning_text")}},
+		{"type": "object", "required": []string{"type", "content"}, "properties": schema{"type": oneOf("reasoning"), "content": textOf("reasoning_text"),
+			"encrypted_content": schema{"type": "string", "description": "The text as a token, where content is left out."}}},
 		{"type": "object", "required": []string{"type", "call_id", "name", "arguments"}, "properties": schema{"type": oneOf("function_call"), "call_id": schema{"type": "string", "minLength": 1},
 			"name": schema{"type": "string", "minLength": 1}, "arguments": schema{"type": "string", "description": "A JSON object as text.", "examples": []string{"{}"}}}},
 		{"type": "object", "required": []string{"type", "call_id", "output"}, "description": "The answer to a function_call before it.", "properties": schema{
 			"type": oneOf("function_call_output"), "call_id": schema{"type": "string", "minLength": 1}, "output": inputTexts}},
+		{"type": "object", "required": []string{"id"}, "description": "An item that is stored.", "properties": schema{"type": oneOf("item_reference"), "id": schema{"type": "string", "minLength": 1, "maxLength": 64}}},
 	}}
 	outputItem = schema{"type": "object", "required": []string{"id", "type"}, "properties": schema{"id": schema{"type": "string"},
 		"type": oneOf(responses.TypeMessage, responses.TypeReasoning, responses.TypeCall, responses.TypeOutput), "status": oneOf(responses.StatusInProgress, responses.StatusCompleted, responses.StatusIncomplete)}}
@@ -88,6 +91,7 @@ func (s *Server) responseTypes(modelName schema) []openapi.Type {
 		"tools":             {"type": "array", "maxItems": l.Tools, "items": flatTool},
 		"tool_choice":       flatChoice,
 		"metadata":          {"maxProperties": 16},
+		"user":              {"maxLength": 512},
 		"service_tier":      oneOf("auto", "default", "flex", "scale", "priority"),
 	})
 	example := map[string]any{"input": "Say hi", "max_output_tokens": 8}
@@ -108,6 +112,7 @@ func (s *Server) responseTypes(modelName schema) []openapi.Type {
 		{Of: responses.ToolUsed{}, Name: "ResponsesTool", Fields: map[string]schema{"parameters": {"type": []string{"object", "null"}}}},
 		{Of: responses.Failure{}, Name: "ResponsesFailure"},
 		{Of: responses.Incomplete{}, Name: "ResponsesIncomplete", Fields: map[string]schema{"reason": oneOf("max_output_tokens")}},
+		{Of: responses.CacheOptionsUsed{}, Name: "ResponsesCacheOptions", Fields: map[string]schema{"mode": oneOf("implicit", "explicit")}},
 		{Of: responses.TextUsed{}, Name: "ResponsesTextUsed"},
 		{Of: responses.ReasoningUsed{}, Name: "ResponsesReasoningUsed"},
 		{Of: responses.Usage{}, Name: "ResponsesUsage"},
