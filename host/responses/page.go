@@ -2,6 +2,7 @@ package responses
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -25,10 +26,13 @@ func SplitItems(raw []byte) ([]jsontext.Value, error) {
 		return nil, err
 	}
 	var items []jsontext.Value
-	for d.PeekKind() == '{' {
+	for d.PeekKind() != ']' {
 		v, err := d.ReadValue()
 		if err != nil {
 			return nil, err
+		}
+		if v.Kind() != '{' {
+			return nil, errors.New("an item is an object")
 		}
 		end := int(d.InputOffset())
 		items = append(items, raw[end-len(v):end:end])
