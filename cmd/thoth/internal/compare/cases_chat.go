@@ -131,12 +131,12 @@ var chatCases = []Case{
 		for _, c := range "abcdefghijklmnopq" {
 			many[string(c)] = "v"
 		}
-		t.refused(m{"metadata": many})
-		t.refused(m{"metadata": m{"a": strings.Repeat("x", 513)}})
-		t.refused(m{"safety_identifier": strings.Repeat("x", 65)})
+		t.chat(m{"metadata": many}).refused("17 entries")
+		t.chat(m{"metadata": m{"a": strings.Repeat("x", 513)}}).refused("a value of 513 characters")
+		t.chat(m{"safety_identifier": strings.Repeat("x", 65)}).refused("65 characters")
 	}},
 	{"chat", "what only other models can do", reference, "audio and web search are refused, not ignored", func(t *trial) {
-		t.refused(m{"modalities": []string{"text", "audio"}, "audio": m{"voice": "alloy", "format": "wav"}})
+		t.chat(m{"modalities": []string{"text", "audio"}, "audio": m{"voice": "alloy", "format": "wav"}}).refused("modality audio")
 		t.refused(m{"web_search_options": m{}})
 	}},
 	{"chat", "store true", reference, "the answer can be fetched by its id, or an error", func(t *trial) {

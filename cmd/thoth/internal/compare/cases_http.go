@@ -19,11 +19,12 @@ var errorCases = []Case{
 			}
 		}
 	}},
-	{"errors", "param", reference, "it names the parameter", func(t *trial) {
+	{"errors", "they name what is wrong", reference, "param, or the message, has the parameter's name", func(t *trial) {
 		for name, over := range map[string]m{"temperature": {"temperature": "hot"}, "messages": {"messages": []m{role("banana", "Hi")}}, "max_tokens": {"max_tokens": "x"}} {
 			r := t.chat(over)
 			r.refused("%s", brief(over))
-			t.that(strings.Contains(str(r.value(), "error", "param"), name), "%s: param is %s", name, brief(at(r.value(), "error", "param")))
+			param := str(r.value(), "error", "param")
+			t.that(strings.Contains(param, name) || param == "" && strings.Contains(r.message(), name), "%s: param %s, message %q", name, brief(at(r.value(), "error", "param")), short(r.message(), 60))
 		}
 	}},
 	{"errors", "a body that is no JSON", "vllm-project/vllm#12886", "400 with the envelope", func(t *trial) {

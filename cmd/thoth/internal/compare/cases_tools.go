@@ -57,8 +57,8 @@ var toolCases = []Case{
 		t.that(name == "get_time", "it calls %s", name)
 	}},
 	{"tools", "tool_choice names no tool", "google-ai-edge/LiteRT-LM#2471", "an error", func(t *trial) {
-		t.refused(with(tools, m{"tool_choice": m{"type": "function", "function": m{"name": "no_such"}}}))
-		t.refused(m{"tool_choice": "required"})
+		t.chat(tools, m{"tool_choice": m{"type": "function", "function": m{"name": "no_such"}}}).refused("a tool that is not there")
+		t.chat(m{"tool_choice": "required"}).refused("required without tools")
 	}},
 	{"tools", "tool_choice none", "ggml-org/llama.cpp PR 28806", "no call", func(t *trial) {
 		o := t.chat(tools, m{"tool_choice": "none", "max_tokens": 40}).object()
@@ -66,8 +66,9 @@ var toolCases = []Case{
 		t.that(finishOf(o) != "tool_calls", "finish_reason tool_calls")
 	}},
 	{"tools", "an unknown tool_choice", reference, "an error", func(t *trial) {
-		t.refused(with(tools, m{"tool_choice": "banana"}))
-		t.refused(with(tools, m{"tool_choice": 5}))
+		for _, choice := range []any{"banana", 5} {
+			t.chat(tools, m{"tool_choice": choice}).refused("tool_choice %v", choice)
+		}
 	}},
 	{"tools", "streamed calls", "ollama/ollama#7881", "each opens with index, id, type and name; the pieces of arguments are JSON together", func(t *trial) {
 		s := t.stream(tools, m{"tool_choice": "required"}).ended()
@@ -171,9 +172,9 @@ var formatCases = []Case{
 		r.refused("a lookahead")
 	}},
 	{"structured output", "a schema that is none", "ikawrakow/ik_llama.cpp#778", "an error", func(t *trial) {
-		t.refused(format("n", 5))
-		t.refused(format("n", m{"type": "object", "properties": m{"a": m{"$ref": "#/$defs/nowhere"}}, "required": []string{"a"}}))
-		t.refused(format("n", m{"type": "banana"}))
+		for _, schema := range []any{5, m{"type": "object", "properties": m{"a": m{"$ref": "#/$defs/nowhere"}}, "required": []string{"a"}}, m{"type": "banana"}} {
+			t.chat(format("n", schema)).refused("schema %s", brief(schema))
+		}
 	}},
 	{"structured output", "bounds of a schema", "ggml-org/llama.cpp#23463", "minimum, maximum, length and pattern hold", func(t *trial) {
 		schema := object(m{"n": m{"type": "integer", "minimum": 10, "maximum": 12}, "s": m{"type": "string", "minLength": 2, "maxLength": 3}})
