@@ -34,6 +34,14 @@ type Missing struct{ ID string }
 func (m *Missing) Error() string        { return fmt.Sprintf("no response %q is stored", m.ID) }
 func (m *Missing) Is(target error) bool { return target == ErrNotFound }
 
+// TooLarge is an ErrTooLarge that tells how large a record is, and may be.
+type TooLarge struct{ Bytes, Most int64 }
+
+func (t *TooLarge) Error() string {
+	return fmt.Sprintf("it has %d bytes with its input, and the store of responses takes at most %d bytes of one", t.Bytes, t.Most)
+}
+func (t *TooLarge) Is(target error) bool { return target == ErrTooLarge }
+
 const (
 	// openGrace is how long Open waits for the bucket: a folder takes milliseconds, and then
 	// the store is there from the first request on.
@@ -120,6 +128,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// Largest is how many bytes a record may have; see [TooLarge].
+func (s *Store) Largest() int64 { return s.o.RecordBytes }
+
 // Put stores a record, in place of one of the same id. It is found from now on, by
 // every host.
 func (s *Store) Put(ctx context.Context, r *Record) error {
@@ -130,7 +141,7 @@ func (s *Store) Put(ctx context.Context, r *Record) error {
 	n := s.codec.name(r.Scope, r.ID)
 	object := s.codec.encode(n, r)
 	if int64(len(object)) > s.o.RecordBytes {
-		return fmt.Errorf("a response of %d bytes: %w, %d bytes", len(object), ErrTooLarge, s.o.RecordBytes)
+		return &TooLarge{int64(len(object)), s.o.RecordBytes}
 	}
 	takes := cost(int64(len(object)))
 	victims, ok := s.index.reserve(n, takes, s.o.BudgetBytes)

@@ -168,7 +168,11 @@ func TestPut_RefusesWhatIsTooLarge(t *testing.T) {
 	s := openStore(t, o)
 	err := s.Put(t.Context(), record("a", "", 10_000))
 	require.ErrorIs(t, err, ErrTooLarge)
-	require.ErrorContains(t, err, "10000 bytes")
+	require.ErrorContains(t, err, "at most 10000 bytes")
+	var large *TooLarge
+	require.ErrorAs(t, err, &large)
+	require.Greater(t, large.Bytes, int64(10_000))
+	require.Equal(t, s.Largest(), large.Most)
 	put(t, s, record("a", "", 9_000))
 	require.Zero(t, s.State().Failures, "no fault of the bucket's")
 }
