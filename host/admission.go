@@ -2,6 +2,7 @@ package host
 
 import (
 	"container/list"
+	"math"
 	"sync"
 )
 
@@ -42,7 +43,12 @@ func newAdmission(capacity, backlog int) *admission {
 
 // enter asks for a place of some weight; nil when the backlog is full. The
 // ticket must be left, granted or not.
-func (a *admission) enter(weight int) *ticket {
+func (a *admission) enter(weight int) *ticket { return a.queue(weight, a.backlog) }
+
+// join is enter for one of those whose number is bounded elsewhere.
+func (a *admission) join(weight int) *ticket { return a.queue(weight, math.MaxInt) }
+
+func (a *admission) queue(weight, backlog int) *ticket {
 	// A request wider than the whole runs alone rather than never.
 	t := &ticket{a: a, weight: min(weight, a.capacity), ready: make(chan struct{})}
 	a.mu.Lock()
@@ -51,7 +57,7 @@ func (a *admission) enter(weight int) *ticket {
 		a.grant(t)
 		return t
 	}
-	if a.mu.waiting.Len() >= a.backlog {
+	if a.mu.waiting.Len() >= backlog {
 		return nil
 	}
 	t.element = a.mu.waiting.PushBack(t)

@@ -12,10 +12,9 @@ import (
 // fate is what somebody wants to become of a run.
 //
 // Where that is another process, it leaves the fate in the store, under the response's
-// id beside its record: the record is written again at each beat, and what two
-// processes write in turn is lost. The run's process looks for it at each beat, before
-// it stores the end and after; whoever else reads the record until then looks for it,
-// too.
+// id beside its record: what two processes write in turn is lost. The run's process looks
+// for it at each beat, before it stores the end and after; whoever else reads the record
+// until then looks for it, too.
 type fate int
 
 const (
@@ -36,6 +35,9 @@ var errRunCancelled = openai.NewError(openai.CodeCancelled, "", "the response wa
 // doom cancels or deletes a run, as long as it has no end.
 func (r *backgroundRun) doom(f fate) {
 	r.mu.Lock()
+	if f == deleted && r.mu.fate != deleted {
+		close(r.gone)
+	}
 	r.mu.fate = max(r.mu.fate, f)
 	r.mu.Unlock()
 	r.stop(errRunCancelled)
@@ -49,13 +51,15 @@ func (r *backgroundRun) doomed() fate {
 
 // heed looks what another process wants to become of a run. At the end of the server
 // there is no time for it.
-func (s *Server) heed(ctx context.Context, run *backgroundRun) {
+func (s *Server) heed(ctx context.Context, run *backgroundRun) error {
 	if s.hardStop.Err() != nil {
-		return
+		return nil
 	}
-	if f, _ := s.fateOf(ctx, run.scope, run.id); f != toEnd { // an error: it is seen the next time
+	f, err := s.fateOf(ctx, run.scope, run.id)
+	if f != toEnd {
 		run.doom(f)
 	}
+	return err
 }
 
 // fateOf is what somebody wants to become of a response under way.
@@ -82,13 +86,16 @@ func (s *Server) ask(ctx context.Context, r *stored.Record, f fate) error {
 	return s.put(ctx, &stored.Record{ID: r.ID, Scope: fatesOf(r.Scope), Created: r.Created, Input: []byte("[]"), Response: openai.Encode(fateWords[f])})
 }
 
-// erase deletes what the scopes have stored under an id.
-func (s *Server) erase(ctx context.Context, id string, scopes ...string) {
+// erase deletes what the scopes have stored under an id, and gives the last error, which
+// is told.
+func (s *Server) erase(ctx context.Context, id string, scopes ...string) (last error) {
 	ctx, done := s.storing(ctx)
 	defer done()
 	for _, scope := range scopes {
 		if err := s.responses.Delete(ctx, scope, id); err != nil && !errors.Is(err, stored.ErrNotFound) {
 			s.o.Log.Warn().Str("response", id).Err(err).Msg("what is stored of a background response could not be deleted")
+			last = err
 		}
 	}
+	return last
 }

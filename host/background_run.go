@@ -17,41 +17,57 @@ import (
 type backgroundRun struct {
 	id    string
 	scope string
+	key   *apiKey   // whose limits it counts against; nil without keys
 	log   *eventLog // nil where it is not streamed
 	stop  context.CancelCauseFunc
-	over  chan struct{} // closed when it has ended and its end is stored
-
-	record stored.Record // but for its response
+	moved chan struct{} // its status is another one
+	ended chan struct{} // closed when its end is seen
+	over  chan struct{} // closed when nothing of it goes on
+	gone  chan struct{} // closed when nothing of it is to be found
 
 	mu struct {
 		sync.Mutex
-		response []byte // as it is now; replaced, never changed
-		fate     fate
+		record *stored.Record // as it is now; replaced, never changed; nil when it was forgotten
+		status string
+		fate   fate
 	}
 }
 
-// current is the record with the response as it is now.
+func newBackgroundRun(record *stored.Record, key *apiKey) *backgroundRun {
+	r := &backgroundRun{id: record.ID, scope: record.Scope, key: key, moved: make(chan struct{}, 1), ended: make(chan struct{}), over: make(chan struct{}), gone: make(chan struct{})}
+	r.mu.record = record
+	return r
+}
+
+// current is the record with the response as it is now; nil when it is in the store alone.
 func (r *backgroundRun) current() *stored.Record {
-	now := r.record
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now.Response = r.mu.response
-	return &now
+	return r.mu.record
+}
+
+// forget lets go of the record, which is in the store.
+func (r *backgroundRun) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.record = nil
 }
 
 // becomes replaces the response.
-func (r *backgroundRun) becomes(resp *responses.Response) {
-	b := openai.Encode(resp)
+func (r *backgroundRun) becomes(resp *responses.Response) { r.shows(resp.Status, openai.Encode(resp)) }
+
+func (r *backgroundRun) shows(status string, response []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.response = b
+	now := *r.mu.record
+	now.Response = response
+	r.mu.record, r.mu.status = &now, status
 }
 
 // startBackground stores a response that begins and lets it run. All that can be
-// wrong with the request is said before.
-func (s *Server) startBackground(r *http.Request, in *intake, q *responseRequest) (*backgroundRun, *openai.Error) {
-	first := newRecord(r.Context(), q)
-	run := &backgroundRun{id: q.resp.ID, scope: first.Scope, record: *first, over: make(chan struct{})}
+// wrong with the request is said before. It also gives the response as it began.
+func (s *Server) startBackground(r *http.Request, in *intake, q *responseRequest) (*backgroundRun, []byte, *openai.Error) {
+	run := newBackgroundRun(newRecord(r.Context(), q), callerOf(r.Context()))
 	rec := recordOf(r.Context())
 	own := &record{id: rec.id, key: rec.key, arrived: rec.arrived}
 	var ctx context.Context
@@ -63,66 +79,71 @@ func (s *Server) startBackground(r *http.Request, in *intake, q *responseRequest
 	}
 	if e != nil {
 		run.stop(nil)
-		return nil, e
+		return nil, nil, e
 	}
 	if q.req.Stream {
 		run.log = newEventLog(s.background.eventBytes)
 	}
 	q.resp.Status = responses.StatusQueued
 	run.becomes(q.resp)
-	if err := s.renew(ctx, run); err != nil {
+	first := run.current()
+	err := s.renew(ctx, run) // before the record: one without a lease is that of a dead process
+	if err == nil {
+		err = s.put(ctx, first)
+	}
+	if err != nil {
+		_ = s.erase(ctx, run.id, run.scope, leasesOf(run.scope))
 		run.stop(nil)
-		s.background.leave(run, false)
+		s.background.free(run)
+		s.background.putAway(run, false)
+		close(run.ended)
+		close(run.over)
 		s.background.tasks.Done()
-		return nil, s.unreadable(run.id, err)
+		return nil, nil, s.unstorable(run.id, err)
 	}
 	// The body counts until the run has its place; the key's limits hold to its end.
 	body := *in.hold
 	j.body, *in.hold = &body, hold{budget: &s.bodies}
 	rec.detached = true
 	go s.runBackground(ctx, run, j, q)
-	return run, nil
+	return run, first.Response, nil
 }
 
 // runBackground is a run from its place in the line to its stored end.
 func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, q *responseRequest) {
 	defer s.background.tasks.Done()
 	defer run.stop(nil)
-	alive, still := context.WithCancel(ctx)
+	defer close(run.over)
+	alive, still := context.WithCancel(context.WithoutCancel(ctx)) // it lives until its end is stored, wanted or not
 	var beating sync.WaitGroup
 	beating.Go(func() { s.beat(alive, run) })
 	j.placed = func() {
 		q.resp.Status = responses.StatusInProgress
 		run.becomes(q.resp)
+		run.moved <- struct{}{} // there is room: it is placed once
 	}
-	end := func(resp *responses.Response) {
-		still()
-		beating.Wait() // or a late beat would undo the end
-		s.endBackground(ctx, run, resp)
-	}
+	end := &runEnd{s: s, run: run, j: j, resp: q.resp}
 	w := newRunWriter(run.log)
 	var out sink
 	if run.log != nil {
-		out = newResponseStream(w, j, q.resp, s.o.WriteTimeout, end)
+		out = newResponseStream(w, j, q.resp, s.o.WriteTimeout, func(*responses.Response) { end.see(ctx) })
 	} else {
-		out = newResponseAnswer(w, j, q.resp, s.o.WriteTimeout, end)
+		out = newResponseAnswer(w, j, q.resp, s.o.WriteTimeout, func(*responses.Response) { end.see(ctx) })
 	}
 	if e := s.guarded(ctx, j, out); e != nil {
 		j.rec.err = e
 		out.fail(e)
 	}
 	j.body.release()
-	still()
-	beating.Wait()
 	if run.log != nil {
 		run.log.end()
 	}
-	if key := callerOf(ctx); key != nil {
-		key.leave(j.rec)
-	}
 	s.finishBackground(run, j.rec)
-	s.background.leave(run, run.doomed() != deleted)
-	close(run.over)
+	end.store(ctx)
+	still()
+	beating.Wait() // or a late beat would leave a lease behind
+	end.clear(ctx)
+	s.background.putAway(run, run.doomed() != deleted)
 }
 
 // finishBackground writes the log line of a run, and counts it.
@@ -143,35 +164,32 @@ func (s *Server) guarded(ctx context.Context, j *job, out sink) (e *openai.Error
 			e = openai.NewError(openai.CodeInternal, "", "internal error; the log of request %s tells more", j.rec.id)
 		}
 	}()
+	turn, e := s.awaitTurn(ctx)
+	if e != nil {
+		return e
+	}
+	defer turn.leave()
+	j.counted, j.parted = true, turn.leave
 	return s.run(ctx, j, out)
 }
 
-// endBackground stores the end of a run, unless somebody wants another one. Who sees
-// the end in memory may go on from it: it must be stored by then.
-func (s *Server) endBackground(ctx context.Context, run *backgroundRun, resp *responses.Response) {
-	s.heed(ctx, run)
-	if run.doomed() == cancelled {
-		resp.Status, resp.Error, resp.CompletedAt = responses.StatusCancelled, nil, nil
-	}
-	if run.doomed() != deleted {
-		record := run.record
-		record.Response = openai.Encode(resp)
-		if err := s.put(ctx, &record); err != nil {
-			s.lost(run.id, err)
-			resp.Store = false
-		}
-		s.heed(ctx, run) // or one that was deleted a moment ago would be back
-	}
-	run.becomes(resp)
-	switch run.doomed() {
-	case cancelled:
-		s.erase(ctx, run.id, fatesOf(run.scope))
-	case deleted:
-		s.erase(ctx, run.id, run.scope, fatesOf(run.scope))
+// awaitTurn waits until a run may ask for a place: they may not have all of them.
+func (s *Server) awaitTurn(ctx context.Context) (*ticket, *openai.Error) {
+	turn := s.background.line.enter(1) // there is room for all that may be under way
+	select {
+	case <-turn.ready:
+		return turn, nil
+	case <-ctx.Done():
+		turn.leave()
+		return nil, causeOf(ctx)
+	case <-s.hardStop.Done():
+		turn.leave()
+		return nil, causeOf(s.hardStop)
 	}
 }
 
-// beat says every so often that a run is under way, until ctx ends.
+// beat says every so often, and when its status changes, that a run is under way, until
+// ctx ends.
 func (s *Server) beat(ctx context.Context, run *backgroundRun) {
 	tick := time.NewTicker(s.background.beat)
 	defer tick.Stop()
@@ -180,17 +198,11 @@ func (s *Server) beat(ctx context.Context, run *backgroundRun) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		case <-run.moved:
 		}
-		if s.heed(ctx, run); run.doomed() != toEnd {
-			return
-		}
+		_ = s.heed(ctx, run)                                                            // an error: it is seen the next time
 		if err := s.renew(ctx, run); err != nil && !errors.Is(err, stored.ErrFailing) { // it has told that by itself
-			s.o.Log.Warn().Str("response", run.id).Err(err).Msg("the record of a background response cannot be renewed")
+			s.o.Log.Warn().Str("response", run.id).Err(err).Msg("the lease of a background response cannot be renewed")
 		}
 	}
-}
-
-// renew stores the record of a run as one that is under way.
-func (s *Server) renew(ctx context.Context, run *backgroundRun) error {
-	return s.put(ctx, leased(run.current(), time.Now().Add(s.background.lease)))
 }

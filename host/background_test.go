@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,7 +61,7 @@ func TestBackground_RunsAndIsStored(t *testing.T) {
 	require.Len(t, h.get("/v1/responses/" + two.ID + "/input_items").json(t)["data"], 1)
 	r := h.ask(`"Go on"`, `"previous_response_id":"`+one.ID+`"`)
 	require.Equal(t, 400, r.status)
-	require.Contains(t, r.body, "queued", "the store has it as it began")
+	require.Contains(t, r.body, "in_progress", "it has no end")
 
 	close(gate)
 	for _, id := range []string{one.ID, two.ID} {
@@ -72,7 +73,7 @@ func TestBackground_RunsAndIsStored(t *testing.T) {
 	h.eventually(func() bool { return h.background.underWay() == 0 })
 	record, err = h.stored.Get(t.Context(), "", one.ID)
 	require.NoError(t, err)
-	require.NotContains(t, string(record.Response), leaseField)
+	require.Contains(t, string(record.Response), `"status":"completed"`)
 	require.Equal(t, 200, h.ask(`"Go on"`, `"previous_response_id":"`+one.ID+`"`).status)
 	require.Contains(t, h.logs.String(), `"message":"background response"`)
 	require.EqualValues(t, 3, h.get("/stats").json(t)["host"].(map[string]any)["chats"], "a run counts once")
@@ -128,10 +129,8 @@ func TestBackground_EventsAreHeldWithinTheirBytes(t *testing.T) {
 	f.does(writes(strings.Repeat("word ", 200), 5, wire.ReasonEOG))
 	made := h.ask(`"Say hi"`, `"background":true`, `"stream":true`)
 	require.Equal(t, 200, made.status)
-	h.eventually(func() bool { return h.background.underWay() == 0 })
-	h.background.mu.Lock()
-	id := h.background.mu.ended[0]
-	h.background.mu.Unlock()
+	h.eventually(func() bool { return len(h.held()) == 1 })
+	id := h.held()[0]
 	log := h.background.find("", id).log
 	held := 0
 	events, next, over, dropped, _ := log.from(log.held())
@@ -143,32 +142,75 @@ func TestBackground_EventsAreHeldWithinTheirBytes(t *testing.T) {
 	require.False(t, dropped)
 	r := h.kept(id + "?stream=true")
 	require.Equal(t, 400, r.status)
-	require.Equal(t, "starting_after", *errorParam(t, r))
+	require.Equal(t, "stream", *errorParam(t, r), "starting_after was not given")
 	require.Contains(t, r.body, fmt.Sprint(log.held()), "it says what is held")
+	r = h.kept(id + "?stream=true&starting_after=1")
+	require.Equal(t, 400, r.status)
+	require.Equal(t, "starting_after", *errorParam(t, r))
 	rest := responseEvents(t, h.kept(fmt.Sprintf("%s?stream=true&starting_after=%d", id, log.held())).body)
 	require.Equal(t, next-1, rest[len(rest)-1].Number)
 	require.Equal(t, strings.Repeat("word ", 200), saying(h.kept(id).response(t)), "the response itself is whole")
 }
 
+// held are the runs that have ended and whose events are held, oldest first.
+func (h *testHost) held() (ids []string) {
+	h.background.mu.Lock()
+	defer h.background.mu.Unlock()
+	for _, r := range h.background.mu.held {
+		ids = append(ids, r.id)
+	}
+	return ids
+}
+
 func TestBackground_WhatHasNoEventsSaysSo(t *testing.T) {
 	f := newFakeStation(t)
-	h := newHost(t, f, keeping(t), func(o *Options) { o.MaxBackground = 2 })
+	h := newHost(t, f, keeping(t))
 	plain := h.ask(`"a"`).response(t)
 	silent := h.ask(`"a"`, `"background":true`).response(t)
-	for id, why := range map[string]string{plain.ID: "not made in the background", silent.ID: "not asked for with stream"} {
+	for id, why := range map[string]string{plain.ID: "not made in the background", silent.ID: "not asked for with stream"} { // while it runs and after
 		r := h.kept(id + "?stream=true")
 		require.Equal(t, 400, r.status)
 		require.Equal(t, "stream", *errorParam(t, r))
 		require.Contains(t, r.body, why)
 	}
-	first := h.ask(`"a"`, `"background":true`, `"stream":true`).response(t)
-	for range 3 {
-		h.ask(`"a"`, `"background":true`, `"stream":true`).response(t)
-	}
-	r := h.kept(first.ID + "?stream=true")
+}
+
+func TestBackground_EventsOfThoseThatEndedAreBoundedInBytesAndTime(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t))
+	streamed := func() string { return h.ask(`"a"`, `"background":true`, `"stream":true`).response(t).ID }
+	one := streamed()
+	h.eventually(func() bool { return len(h.held()) == 1 })
+	require.Nil(t, h.background.find("", one).current(), "the response itself is in the store alone")
+	require.Equal(t, "completed", h.kept(one).response(t).Status)
+	h.background.mu.Lock()
+	size := h.background.mu.bytes
+	h.background.mu.Unlock()
+	require.Positive(t, size)
+	h.background.heldBytes = size * 5 / 2
+	two, three := streamed(), streamed()
+	h.eventually(func() bool { return slices.Equal(h.held(), []string{two, three}) })
+	r := h.kept(one + "?stream=true")
 	require.Equal(t, 400, r.status)
-	require.Contains(t, r.body, "no longer")
-	require.Equal(t, "completed", h.kept(first.ID).response(t).Status)
+	require.Contains(t, r.body, "no longer held")
+	require.Equal(t, "completed", h.kept(one).response(t).Status)
+	require.Equal(t, 200, h.kept(three+"?stream=true").status)
+
+	h.background.heldFor = time.Millisecond
+	streamed()
+	h.eventually(func() bool {
+		return slices.Equal(h.held(), []string{three}) || slices.Equal(h.held(), []string{two, three})
+	})
+	require.Equal(t, 200, h.do("DELETE", "/v1/responses/"+three, "").status)
+	require.NotContains(t, h.held(), three)
+	h.ask(`"a"`, `"background":true`)
+	h.eventually(func() bool {
+		h.background.mu.Lock()
+		defer h.background.mu.Unlock()
+		return len(h.background.mu.runs) == len(h.background.mu.held)
+	})
+	h.background.wait()
+	require.Empty(t, h.held())
 }
 
 func TestBackground_TheirNumberIsBounded(t *testing.T) {
@@ -310,7 +352,8 @@ func TestBackground_OfADeadProcessHasFailed(t *testing.T) {
 	for status, lease := range map[string]time.Duration{"failed": -time.Second, "in_progress": time.Minute} {
 		made.Status, made.Background = "in_progress", true
 		record := &stored.Record{ID: "resp_" + status, Created: time.Now(), Input: []byte("[]"), Response: openai.Encode(made)}
-		require.NoError(t, h.stored.Put(t.Context(), leased(record, time.Now().Add(lease))))
+		require.NoError(t, h.stored.Put(t.Context(), record))
+		require.NoError(t, h.stored.Put(t.Context(), newLease("", record.ID, time.Now(), "in_progress", lease)))
 		got := h.kept(record.ID).response(t)
 		require.Equal(t, status, got.Status)
 		r := h.ask(`"b"`, `"previous_response_id":"`+record.ID+`"`)
@@ -347,7 +390,7 @@ func TestBackground_AnotherHostSeesCancelsAndDeletesIt(t *testing.T) {
 			require.Equal(t, 404, elsewhere.do("DELETE", "/v1/responses/"+made.ID, "").status)
 			h.eventually(func() bool { return h.kept(made.ID).status == 404 })
 		}
-		h.eventually(func() bool { return f.running() == 0 && h.background.underWay() == 0 })
+		h.eventually(func() bool { return f.running() == 0 && h.background.find("", made.ID) == nil })
 		_, err := h.stored.Get(t.Context(), fatesOf(""), made.ID)
 		require.ErrorIs(t, err, stored.ErrNotFound, "what was asked is done")
 		if end == "cancel" {

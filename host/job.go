@@ -66,7 +66,9 @@ type job struct {
 	param    func(string) string // see task
 
 	place    *ticket
-	placed   func()            // called when it has it; nil for nobody
+	counted  bool              // it was let in elsewhere, and finds no line full
+	placed   func()            // called when it has its place; nil for nobody
+	parted   func()            // called when it has left it; nil for nobody
 	outcomes []*liquid.Outcome // by choice, the same one where a call answers several; nil while nothing is known
 	choices  []choice
 	ended    []*wire.Done // by choice; nil until it has ended

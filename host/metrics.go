@@ -24,7 +24,7 @@ type metrics struct {
 	ttft     prometheus.Histogram
 	tokens   *prometheus.CounterVec
 	errors   *prometheus.CounterVec
-	lost     prometheus.Counter
+	lost     *prometheus.CounterVec // by why
 	unforked prometheus.Counter
 
 	// The same numbers for /stats.
@@ -49,7 +49,10 @@ func newMetrics(a *admission, ready func() bool) *metrics {
 		tokens:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_tokens_total", Help: "Tokens of ended requests by kind: chats, completions, and the prompts of embeddings and rerankings."}, []string{"kind"}),
 		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_errors_total", Help: "Errors by code, those inside a stream included."}, []string{"code"}),
 	}
-	m.lost = prometheus.NewCounter(prometheus.CounterOpts{Name: "thoth_responses_lost_total", Help: "Responses that were to be stored and could not be."})
+	m.lost = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "thoth_responses_lost_total", Help: "Responses that were to be stored and could not be, by reason."}, []string{"reason"})
+	for _, reason := range []string{lostTooLarge, lostNoRoom, lostFailed} {
+		m.lost.WithLabelValues(reason) // from the start: a rate over a series that appears is wrong
+	}
 	m.unforked = prometheus.NewCounter(prometheus.CounterOpts{Name: "thoth_choices_unforked_total", Help: "Choices that did not share their prompt's prefill because the station cannot."})
 	m.mu.errors = map[openai.Code]uint64{}
 	gauge := func(name, help string, f func() float64) prometheus.Collector {

@@ -21,13 +21,17 @@ const (
 // createResponse is POST /v1/responses.
 func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) {
 	var background *backgroundRun
+	var first []byte // the response as it began
 	s.serve(w, r, openai.WriteError, func(in *intake) (*job, sink, *openai.Error) {
 		q, e := s.readResponse(r.Context(), in, false)
 		if e != nil {
 			return nil, nil, e
 		}
 		if q.req.Background {
-			background, e = s.startBackground(r, in, q)
+			background, first, e = s.startBackground(r, in, q)
+			return nil, nil, e
+		}
+		if e = s.fits(r.Context(), q); e != nil {
 			return nil, nil, e
 		}
 		j, e := s.newResponse(r.Context(), in, q)
@@ -48,7 +52,7 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) {
 	case background.log != nil:
 		s.follow(w, r, background.log, 0)
 	default:
-		s.sendRaw(w, background.current().Response)
+		s.sendRaw(w, first)
 	}
 }
 

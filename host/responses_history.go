@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -83,6 +82,11 @@ func (m *recollection) chain(ctx context.Context, previous string) ([]responses.
 		if err != nil {
 			return nil, m.s.unreadable(r.ID, err)
 		}
+		if underWay(resp.Status) {
+			if resp.Status, err = m.s.statusHere(ctx, m.scope, r.ID); err != nil {
+				return nil, m.s.unreadable(r.ID, err)
+			}
+		}
 		if resp.Status != responses.StatusCompleted && resp.Status != responses.StatusIncomplete {
 			return nil, openai.NewError(openai.CodeInvalidValue, param, "%s leads to the response %s, which is %s: only one that is completed or incomplete can be gone on from", param, r.ID, resp.Status)
 		}
@@ -104,17 +108,12 @@ func (m *recollection) chain(ctx context.Context, previous string) ([]responses.
 type turn struct {
 	Status string           `json:"status"`
 	Output []responses.Item `json:"output"`
-	Lease  int64            `json:"_lease"`
 }
 
-// readTurn reads the items of a record. One that is under way by its record, and whose
-// process says so no longer, has failed.
+// readTurn reads the items of a record.
 func readTurn(r *stored.Record) (input []responses.Item, resp turn, err error) {
 	if err = json.Unmarshal(r.Input, &input); err == nil {
 		err = json.Unmarshal(r.Response, &resp)
-	}
-	if underWay(resp.Status) && time.Now().After(time.Unix(resp.Lease, 0)) {
-		resp.Status = responses.StatusFailed
 	}
 	for i := range resp.Output {
 		resp.Output[i].Encrypted = "" // the text is there

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -21,6 +20,7 @@ type responseStore interface {
 	GetCharged(ctx context.Context, scope, id string, charge stored.Charge) (*stored.Record, error)
 	Delete(ctx context.Context, scope, id string) error
 	ChainCharged(ctx context.Context, scope, id string, most int, charge stored.Charge) ([]*stored.Record, error)
+	Largest() int64
 	State() stored.State
 }
 
@@ -30,6 +30,13 @@ const (
 	storeTimeout = 10 * time.Second // of one call of the store
 	storeLast    = time.Second      // the same when the server ends
 	storeRetry   = 5 * time.Second  // after which one that fails may be asked again
+)
+
+// Why a response could not be stored.
+const (
+	lostTooLarge = "too_large"
+	lostNoRoom   = "no_room"
+	lostFailed   = "failed"
 )
 
 // hasStore tells whether responses are stored, or would be if their store worked.
@@ -107,8 +114,43 @@ func (s *Server) put(ctx context.Context, r *stored.Record) error {
 
 // lost tells of a response that could not be stored.
 func (s *Server) lost(id string, err error) {
-	s.metrics.lost.Inc()
-	s.o.Log.Warn().Str("response", id).Err(err).Msg("a response could not be stored")
+	reason := lostFailed
+	switch {
+	case errors.Is(err, stored.ErrTooLarge):
+		reason = lostTooLarge
+	case errors.Is(err, stored.ErrNoRoom):
+		reason = lostNoRoom
+	}
+	s.metrics.lost.WithLabelValues(reason).Inc()
+	s.o.Log.Warn().Str("response", id).Str("reason", reason).Err(err).Msg("a response could not be stored")
+}
+
+// fits refuses a response whose input alone is too large to be stored, where its client
+// wants it to be: for nothing else is there an error once the answer is made.
+func (s *Server) fits(ctx context.Context, q *responseRequest) *openai.Error {
+	if !q.resp.Store || q.req.Store == nil {
+		return nil
+	}
+	if n, most := int64(len(newRecord(ctx, q).Input)), s.responses.Largest(); n > most {
+		return tooLargeToStore(&stored.TooLarge{Bytes: n, Most: most})
+	}
+	return nil
+}
+
+func tooLargeToStore(err *stored.TooLarge) *openai.Error {
+	return openai.NewError(openai.CodeTooLarge, "input", "input is too long for a response that is stored: %s (THOTH_RESPONSES_RECORD_BYTES)", err)
+}
+
+// unstorable is the answer to a request whose response must be stored, and cannot be.
+func (s *Server) unstorable(id string, err error) *openai.Error {
+	var large *stored.TooLarge
+	switch {
+	case errors.As(err, &large):
+		return tooLargeToStore(large)
+	case errors.Is(err, stored.ErrNoRoom):
+		return openai.NewError(openai.CodeStore, "background", "background: what is being stored at this moment fills the store of responses (THOTH_RESPONSES_BYTES)").Retry(storeRetry)
+	}
+	return s.unreadable(id, err)
 }
 
 // found is the record of a response that a caller may see, with the response as it is
@@ -116,12 +158,13 @@ func (s *Server) lost(id string, err error) {
 func (s *Server) found(ctx context.Context, id string, h *hold) (*stored.Record, *digest, *openai.Error) {
 	scope := scopeKey(ctx)
 	if run := s.background.find(scope, id); run != nil {
-		r := run.current()
-		d, err := digestOf(r)
-		if err != nil {
-			return nil, nil, s.unreadable(id, err)
+		if r := run.current(); r != nil {
+			d, err := digestOf(r)
+			if err != nil {
+				return nil, nil, s.unreadable(id, err)
+			}
+			return r, d, nil
 		}
-		return r, d, nil
 	}
 	r, e := s.fetch(ctx, scope, id, h)
 	if e != nil {
@@ -129,16 +172,25 @@ func (s *Server) found(ctx context.Context, id string, h *hold) (*stored.Record,
 	}
 	d, err := digestOf(r)
 	if err == nil && underWay(d.Status) {
-		var f fate
-		switch f, err = s.fateOf(ctx, scope, id); {
-		case err != nil:
-		case f == deleted:
-			return nil, nil, noResponse(id)
-		default:
-			err = d.settle(r, f)
+		var status string
+		status, err = s.statusOf(ctx, scope, id)
+		if status == responses.StatusFailed { // or it has ended, and its lease, in the meantime
+			if r, e = s.fetch(ctx, scope, id, h); e != nil {
+				return nil, nil, e
+			}
+			if d, err = digestOf(r); err == nil && !underWay(d.Status) {
+				return r, d, nil
+			}
+		}
+		if err == nil {
+			d.Status = status
+			err = tellStatus(r, status)
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, stored.ErrNotFound):
+		return nil, nil, noResponse(id)
+	case err != nil:
 		return nil, nil, s.unreadable(id, err)
 	}
 	return r, d, nil
@@ -163,23 +215,11 @@ func (s *Server) fetch(ctx context.Context, scope, id string, h *hold) (*stored.
 	return r, nil
 }
 
-// leaseField stands in a stored response beside the reference's: until when, in seconds
-// since 1970, it is under way as it says.
-const leaseField = "_lease"
-
-// leased is the record of a response that is under way.
-func leased(r *stored.Record, until time.Time) *stored.Record {
-	now := *r
-	now.Response = fmt.Appendf(slices.Clone(r.Response[:len(r.Response)-1]), ",%q:%d}", leaseField, until.Unix())
-	return &now
-}
-
 // digest is what the host needs to know of a stored response: most are shown as they lie
 // there, and may be large.
 type digest struct {
 	Status     string `json:"status"`
 	Background bool   `json:"background"`
-	Lease      int64  `json:"_lease"`
 }
 
 func digestOf(r *stored.Record) (*digest, error) {
@@ -189,26 +229,6 @@ func digestOf(r *stored.Record) (*digest, error) {
 	}
 	return d, nil
 }
-
-// settle makes of a record that is under way what is to be shown of it. One whose
-// process says so no longer has failed.
-func (d *digest) settle(r *stored.Record, f fate) error {
-	resp := new(responses.Response)
-	if err := json.Unmarshal(r.Response, resp); err != nil {
-		return fmt.Errorf("the stored response cannot be read: %w", err)
-	}
-	switch {
-	case f == cancelled:
-		resp.Status = responses.StatusCancelled
-	case d.lost():
-		resp.Fail(openai.NewError(openai.CodeInternal, "", "the server that made this response ended before it was done"))
-	}
-	d.Status, r.Response = resp.Status, openai.Encode(resp)
-	return nil
-}
-
-// lost tells that a response is under way by its record, and by that alone.
-func (d *digest) lost() bool { return underWay(d.Status) && time.Now().After(time.Unix(d.Lease, 0)) }
 
 // underWay tells whether a response of this status has no end yet.
 func underWay(status string) bool {

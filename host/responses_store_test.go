@@ -53,7 +53,7 @@ func (b *brokenStore) Put(ctx context.Context, r *stored.Record) error {
 	if err := b.failing(); err != nil {
 		return err
 	}
-	if b.ends != nil && !strings.Contains(string(r.Response), leaseField) {
+	if b.ends != nil && strings.Contains(string(r.Response), `"object":"response"`) && !strings.Contains(string(r.Response), `"status":"queued"`) {
 		<-b.ends
 	}
 	return b.responseStore.Put(ctx, r)
@@ -107,7 +107,11 @@ func TestResponse_WithoutAStoreSaysSo(t *testing.T) {
 
 // lost is how many responses could not be stored.
 func (h *testHost) lost() float64 {
-	_, rest, ok := strings.Cut(h.get("/metrics").body, "\nthoth_responses_lost_total ")
+	return h.lostBy("failed")
+}
+
+func (h *testHost) lostBy(reason string) float64 {
+	_, rest, ok := strings.Cut(h.get("/metrics").body, "\nthoth_responses_lost_total{reason=\""+reason+"\"} ")
 	require.True(h.t, ok)
 	n, _, _ := strings.Cut(rest, "\n")
 	v, err := strconv.ParseFloat(n, 64)

@@ -54,11 +54,15 @@ func (s *Server) getResponse(w http.ResponseWriter, r *http.Request) {
 	case !d.Background:
 		e = openai.NewError(openai.CodeInvalidValue, "stream", "stream is true, and the response %s was not made in the background: its events are not kept; leave stream out", id)
 	case run == nil:
-		e = openai.NewError(openai.CodeInvalidValue, "stream", "stream is true, and the events of the response %s are not held here, or no longer; leave stream out", id)
+		e = openai.NewError(openai.CodeInvalidValue, "stream", "stream is true, and the events of the response %s are not held here: it was not asked for with stream true, another server makes it, or they are no longer held; leave stream out", id)
 	case run.log == nil:
 		e = openai.NewError(openai.CodeInvalidValue, "stream", "stream is true, and the response %s was not asked for with stream true: it has no events; leave stream out", id)
 	default:
-		if first := run.log.held(); q.next < first {
+		switch first := run.log.held(); {
+		case q.next >= first:
+		case q.next == 0:
+			e = openai.NewError(openai.CodeInvalidValue, "stream", "stream is true without starting_after, and of the events of the response %s only those from number %d on are held: give starting_after, or leave stream out", id, first)
+		default:
 			e = openai.NewError(openai.CodeInvalidValue, "starting_after", "starting_after is %d, and of the events of the response %s only those from number %d on are held", q.next-1, id, first)
 		}
 	}
@@ -104,7 +108,11 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 	run := s.background.find(scope, id)
 	if run != nil {
 		run.doom(deleted)
-		<-run.over
+		select {
+		case <-run.over:
+		case <-ctx.Done():
+			return causeOf(ctx)
+		}
 		s.background.drop(id)
 	}
 	h := &hold{budget: &s.bodies}
@@ -117,7 +125,7 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 	default:
 		return e
 	}
-	if d, err := digestOf(record); err == nil && underWay(d.Status) && !d.lost() {
+	if d, err := digestOf(record); err == nil && underWay(d.Status) { // also where its lease is over: its process may have slept
 		f, err := s.fateOf(ctx, scope, id)
 		if err == nil && f == deleted {
 			return noResponse(id)
@@ -128,6 +136,7 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 		if err != nil {
 			return s.unreadable(id, err)
 		}
+		_ = s.erase(ctx, id, leasesOf(scope)) // of a process that died; one that lives deletes its own
 	}
 	ctx, done := s.storing(ctx)
 	defer done()
@@ -141,9 +150,11 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 // answered as it is.
 func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
 	ctx, id := r.Context(), chi.URLParam(r, "response_id")
-	if run := s.background.find(scopeKey(ctx), id); run != nil {
+	scope := scopeKey(ctx)
+	if run := s.background.find(scope, id); run != nil && !run.isSeen() {
 		run.doom(cancelled)
 		select {
+		case <-run.ended:
 		case <-run.over:
 		case <-ctx.Done():
 			return
@@ -157,12 +168,12 @@ func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
 	case !d.Background:
 		e = openai.NewError(openai.CodeInvalidValue, "response_id", "the response %s was not made in the background: only those can be cancelled", id)
 	case underWay(d.Status):
-		err := s.ask(ctx, record, cancelled)
-		if err == nil {
-			err = d.settle(record, cancelled)
-		}
-		if err != nil {
+		if err := s.ask(ctx, record, cancelled); err != nil {
 			e = s.unreadable(id, err)
+			break
+		}
+		if record, d, e = s.found(ctx, id, h); e == nil && d.Status != responses.StatusCancelled { // it had its end by then
+			_ = s.erase(ctx, id, fatesOf(scope))
 		}
 	}
 	if e != nil {
@@ -187,22 +198,18 @@ func (s *Server) listInput(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, e)
 		return
 	}
-	// What is sent takes the place of the response.
-	h.give(min(int64(len(record.Response)), h.bytes))
-	record.Response = nil
-	if !h.take(int64(len(record.Input))) {
-		fail(w, r, s.bodiesFull())
-		return
-	}
 	items, err := responses.SplitItems(record.Input)
 	if err != nil {
 		fail(w, r, s.unreadable(id, err))
 		return
 	}
-	page, e := q.of(items)
+	items, more, e := q.of(items)
+	if e == nil && !h.take(responses.PageBytes(items)) {
+		e = s.bodiesFull()
+	}
 	if e != nil {
 		fail(w, r, e)
 		return
 	}
-	s.sendRaw(w, page)
+	s.sendRaw(w, responses.EncodePage(items, more))
 }

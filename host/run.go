@@ -61,6 +61,9 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 		}
 		calls.Wait()
 		j.place.leave()
+		if j.parted != nil {
+			j.parted()
+		}
 	})
 	defer leave()
 	// In order, and no more at once than there are places for.
@@ -120,7 +123,11 @@ const widest = 4
 // client was sent something last.
 func (s *Server) wait(ctx context.Context, j *job, out sink) (sent time.Time, e *openai.Error) {
 	sent = time.Now()
-	j.place = s.admission.enter(min(len(j.calls), max(1, s.o.MaxInFlight/widest)))
+	enter := s.admission.enter
+	if j.counted {
+		enter = s.admission.join
+	}
+	j.place = enter(min(len(j.calls), max(1, s.o.MaxInFlight/widest)))
 	if j.place == nil {
 		return sent, openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
 	}

@@ -1,0 +1,161 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"thoth/host/openai"
+	"thoth/host/responses"
+	"thoth/host/stored"
+)
+
+// runEnd brings the end of a run into the store, and before its readers.
+//
+// Who sees the end asks for the next turn at once. So before it is seen the end is
+// stored, the run no longer counts against its key, and another one may begin. Only
+// where the store fails for longer than a moment it is seen before: then the answer
+// is there, and the run stays until the store has it.
+type runEnd struct {
+	s    *Server
+	run  *backgroundRun
+	j    *job
+	resp *responses.Response
+
+	seen    bool
+	stored  bool // or there is nothing more to store
+	hurried bool // somebody wants it deleted, which is tried at once
+}
+
+const (
+	triesUnseen  = 4 // to store an end before it is seen
+	lastEndRetry = 30 * time.Second
+)
+
+// see stores the end and shows it. The sink calls it once, before it tells of the end; it
+// is called again where that panicked.
+func (e *runEnd) see(ctx context.Context) {
+	if e.seen {
+		return
+	}
+	e.seen = true
+	if e.run.key != nil {
+		e.run.key.leave(e.j.rec)
+	}
+	pauses := e.pauses()
+	for i := range triesUnseen {
+		if e.attempt(ctx); e.stored || i == triesUnseen-1 || !e.pause(pauses.NextBackOff()) {
+			break
+		}
+	}
+	if e.stored {
+		e.s.background.free(e.run)
+	}
+	e.run.becomes(e.resp)
+	close(e.run.ended)
+}
+
+// store goes on to try where that was in vain so far, until the server ends.
+func (e *runEnd) store(ctx context.Context) {
+	if e.stored {
+		return
+	}
+	pauses := e.pauses()
+	for e.pause(pauses.NextBackOff()) {
+		if e.attempt(ctx); e.stored {
+			break
+		}
+	}
+	e.s.background.free(e.run)
+}
+
+func (e *runEnd) pauses() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = e.s.background.retry, lastEndRetry
+	return b
+}
+
+// pause is false where nothing is to be tried any more.
+func (e *runEnd) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	gone := e.run.gone
+	if e.hurried {
+		gone = nil
+	}
+	select {
+	case <-t.C:
+		return true
+	case <-gone:
+		e.hurried = true
+		return true
+	case <-e.s.hardStop.Done():
+		return false
+	}
+}
+
+// attempt stores the end, or deletes what there is where that is wanted. It is done only
+// when it is also known that nobody wants anything else.
+func (e *runEnd) attempt(ctx context.Context) {
+	err := e.try(ctx)
+	var large *stored.TooLarge
+	if errors.As(err, &large) {
+		// What there is cannot be had by anybody who asks: so it is no answer.
+		e.s.lost(e.run.id, err)
+		e.resp.Output, e.resp.Usage, e.resp.CompletedAt, e.resp.IncompleteDetails = []responses.Item{}, nil, nil, nil
+		e.resp.Fail(openai.NewError(openai.CodeInternal, "", "the answer is too long to be stored: %s", large))
+		if err = e.try(ctx); errors.As(err, &large) {
+			err = nil // as it began it took all the room there is: it has failed, without this reason
+		}
+	}
+	if err == nil {
+		e.stored = true
+		return
+	}
+	e.s.o.Log.Warn().Str("response", e.run.id).Err(err).Msg("the end of a background response could not be stored; it is tried again")
+}
+
+func (e *runEnd) try(ctx context.Context) error {
+	s, run := e.s, e.run
+	heedErr := s.heed(ctx, run)
+	if run.doomed() == deleted {
+		return s.erase(ctx, run.id, run.scope)
+	}
+	if run.doomed() == cancelled && !run.isSeen() {
+		e.resp.Status, e.resp.Error, e.resp.CompletedAt = responses.StatusCancelled, nil, nil
+	}
+	record := *run.current()
+	record.Response = openai.Encode(e.resp)
+	if err := s.put(ctx, &record); err != nil {
+		return err
+	}
+	if heedErr == nil {
+		heedErr = s.heed(ctx, run) // or one that was deleted a moment ago would be back
+	}
+	if run.doomed() == deleted {
+		return s.erase(ctx, run.id, run.scope)
+	}
+	return heedErr
+}
+
+// clear deletes what was stored of the run beside its record, whatever of it there is, and
+// tells of an end that could not be stored.
+func (e *runEnd) clear(ctx context.Context) {
+	if !e.stored {
+		e.s.lost(e.run.id, errors.New("the server ended before its end could be stored"))
+		return // its lease runs out
+	}
+	_ = e.s.erase(ctx, e.run.id, fatesOf(e.run.scope), leasesOf(e.run.scope))
+}
+
+// isSeen tells whether its end is seen already, and must not change.
+func (r *backgroundRun) isSeen() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
+}

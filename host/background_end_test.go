@@ -1,0 +1,274 @@
+package host
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"thoth/host/openai"
+	"thoth/host/responses"
+	"thoth/host/stored"
+	"thoth/station/wire"
+)
+
+// countingStore counts what is put, by the scope's kind.
+type countingStore struct {
+	responseStore
+	mu      sync.Mutex
+	records int // responses
+	fails   int // puts of an end that fail from now on
+}
+
+func (c *countingStore) Put(ctx context.Context, r *stored.Record) error {
+	c.mu.Lock()
+	if strings.Contains(string(r.Response), `"object":"response"`) {
+		c.records++
+		if c.fails > 0 && !strings.Contains(string(r.Response), `"status":"queued"`) {
+			c.fails--
+			c.mu.Unlock()
+			return errBroken
+		}
+	}
+	c.mu.Unlock()
+	return c.responseStore.Put(ctx, r)
+}
+
+func (c *countingStore) puts() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.records
+}
+
+// counted gives a host a store that counts, and fast retries.
+func counted(h *testHost) *countingStore {
+	c := &countingStore{responseStore: h.responses}
+	h.responses = c
+	h.background.retry = time.Millisecond
+	return c
+}
+
+func TestBackground_ItsInputIsWrittenTwice(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t))
+	c := counted(h)
+	h.background.beat = time.Millisecond
+	gate := make(chan struct{})
+	f.does(gated(gate))
+	made := h.ask(`"a"`, `"background":true`).response(t)
+	var last lease
+	h.eventually(func() bool {
+		l, err := h.leaseOf(t.Context(), "", made.ID)
+		require.NoError(t, err)
+		last = l
+		return l.Status == responses.StatusInProgress
+	})
+	require.False(t, last.over())
+	h.background.lease = time.Hour
+	h.eventually(func() bool { // and it is renewed
+		l, err := h.leaseOf(t.Context(), "", made.ID)
+		require.NoError(t, err)
+		return l.Until > last.Until+60
+	})
+	require.Equal(t, 1, c.puts())
+	close(gate)
+	h.awaitResponse(made.ID, "completed")
+	h.eventually(func() bool { return h.background.find("", made.ID) == nil })
+	require.Equal(t, 2, c.puts())
+	for _, scope := range []string{leasesOf(""), fatesOf("")} {
+		_, err := h.stored.Get(t.Context(), scope, made.ID)
+		require.ErrorIs(t, err, stored.ErrNotFound)
+	}
+}
+
+func TestBackground_AnEndThatCannotBeStoredAtOnceIsStoredLater(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t), func(o *Options) { o.MaxBackground = 1 })
+	c := counted(h)
+	c.fails = 2
+	made := h.ask(`"a"`, `"background":true`).response(t)
+	h.awaitResponse(made.ID, "completed")
+	require.Equal(t, 200, h.ask(`"b"`, `"previous_response_id":"`+made.ID+`"`).status, "seen when it was stored")
+	require.Zero(t, h.lost())
+
+	c.mu.Lock()
+	c.fails = 1 << 30
+	c.mu.Unlock()
+	made = h.ask(`"a"`, `"background":true`, `"stream":true`).response(t)
+	got := h.kept(made.ID).response(t)
+	require.Equal(t, "Hello there", saying(got), "it is there, whatever the store does")
+	require.Equal(t, "completed", h.do("POST", "/v1/responses/"+made.ID+"/cancel", "").response(t).Status)
+	r := h.ask(`"b"`, `"previous_response_id":"`+made.ID+`"`)
+	require.Equal(t, 503, r.status, "soon: %s", r.body)
+	require.Equal(t, 1, h.background.underWay(), "and it is not forgotten")
+	require.Equal(t, 429, h.ask(`"b"`, `"background":true`).status)
+	c.mu.Lock()
+	c.fails = 0
+	c.mu.Unlock()
+	h.eventually(func() bool { return h.background.underWay() == 0 })
+	require.Equal(t, 200, h.ask(`"b"`, `"previous_response_id":"`+made.ID+`"`).status)
+	require.Equal(t, "completed", h.kept(made.ID).response(t).Status)
+
+	// Deleted while it waits for the store, it does not come back.
+	c.mu.Lock()
+	c.fails = 1 << 30
+	c.mu.Unlock()
+	made = h.ask(`"a"`, `"background":true`, `"stream":true`).response(t)
+	require.Equal(t, 200, h.do("DELETE", "/v1/responses/"+made.ID, "").status)
+	h.eventually(func() bool { return h.background.underWay() == 0 })
+	_, err := h.stored.Get(t.Context(), "", made.ID)
+	require.ErrorIs(t, err, stored.ErrNotFound)
+}
+
+func TestBackground_WhatIsTooLargeToBeStoredSaysSo(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, func(o *Options) { o.Responses = stored.Options{Address: t.TempDir(), RecordBytes: 8 << 10} })
+	long := `"` + strings.Repeat("word ", 2000) + `"`
+	for _, field := range []string{`"background":true`, `"store":true`} {
+		r := h.ask(long, field)
+		require.Equal(t, 413, r.status, r.body)
+		require.Equal(t, "request_too_large", r.code(t))
+		require.Equal(t, "input", *errorParam(t, r))
+		require.Contains(t, r.body, "at most 8192 bytes")
+		require.Empty(t, r.header.Get("Retry-After"), "it will never fit")
+	}
+	require.Zero(t, h.background.underWay())
+	require.Empty(t, f.got(), "it was known before the work")
+	made := h.ask(long).response(t)
+	require.Equal(t, "Hello there", saying(made))
+	require.False(t, made.Store)
+	require.EqualValues(t, 1, h.lostBy("too_large"))
+
+	f.does(writes(strings.Repeat("word ", 2000), 5, wire.ReasonEOG))
+	for _, stream := range []string{`"stream":false`, `"stream":true`} {
+		id := h.ask(`"a"`, `"background":true`, stream).response(t).ID
+		got := h.awaitResponse(id, "failed")
+		require.Contains(t, got.Error.Message, "too long to be stored")
+		require.Empty(t, got.Output)
+		h.eventually(func() bool { return h.background.underWay() == 0 })
+		record, err := h.stored.Get(t.Context(), "", id)
+		require.NoError(t, err)
+		require.Contains(t, string(record.Response), "too long to be stored")
+	}
+	require.EqualValues(t, 3, h.lostBy("too_large"))
+}
+
+// Whoever sees the end goes on at once, by a key that may ask once at a time.
+func TestBackground_WhoSeesItsEndMayGoOn(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t), limited, func(o *Options) {
+		o.MaxBackground = 1
+		o.Keys[0].Limits.RequestsPerMinute = 0
+	})
+	auth := []string{"Authorization", "Bearer k-small"}
+	previous := ""
+	for range 10 {
+		fields := []string{`"background":true`}
+		if previous != "" {
+			fields = append(fields, `"previous_response_id":"`+previous+`"`)
+		}
+		previous = h.askAs("k-small", `"a"`, fields...).response(t).ID
+		h.awaitResponse(previous, "completed", auth...)
+	}
+}
+
+func TestBackground_WaitsForItsTurnAndLeavesPlacesToOthers(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t), func(o *Options) { o.MaxInFlight, o.MaxBacklog = 2, 1 })
+	gate := make(chan struct{})
+	f.does(gated(gate))
+	var ids []string
+	for range 5 { // more than the line is long
+		ids = append(ids, h.ask(`"a"`, `"background":true`).response(t).ID)
+	}
+	h.eventually(func() bool { return f.running() == 1 })
+	f.does(hello)
+	require.Equal(t, 200, h.ask(`"b"`, `"store":false`).status, "half of the places are not theirs")
+	inFlight, waiting := h.admission.counts()
+	require.LessOrEqual(t, inFlight+waiting, 2)
+	close(gate)
+	for _, id := range ids {
+		h.awaitResponse(id, "completed")
+	}
+}
+
+func TestBackground_OneKeyLeavesRunsToOthers(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t), func(o *Options) {
+		o.MaxBackground = 8
+		o.APIKeys = []string{"k-one", "k-two"}
+	})
+	f.does(forever)
+	for range 2 {
+		h.askAs("k-one", `"a"`, `"background":true`).response(t)
+	}
+	r := h.askAs("k-one", `"a"`, `"background":true`)
+	require.Equal(t, 429, r.status)
+	require.Equal(t, "background_limit_exceeded", r.code(t))
+	require.Contains(t, r.body, "at most 2 responses of one key")
+	require.Equal(t, 200, h.askAs("k-two", `"a"`, `"background":true`).status)
+}
+
+func TestBackground_WhatSomebodyWantedOfADeadProcessHolds(t *testing.T) {
+	h := newHost(t, newFakeStation(t), keeping(t))
+	made := h.ask(`"a"`).response(t)
+	made.Status, made.Background = "in_progress", true
+	for f, status := range map[fate]int{cancelled: 200, deleted: 404} {
+		record := &stored.Record{ID: "resp_" + fateWords[f], Created: time.Now(), Input: []byte("[]"), Response: openai.Encode(made)}
+		require.NoError(t, h.stored.Put(t.Context(), record))
+		require.NoError(t, h.Server.ask(t.Context(), record, f))
+		r := h.kept(record.ID)
+		require.Equal(t, status, r.status, "its lease is over, and it was %s before", fateWords[f])
+		if status == 200 {
+			require.Equal(t, "cancelled", r.response(t).Status)
+		}
+	}
+}
+
+// hangingStore fails puts, once it is told to.
+type hangingStore struct {
+	responseStore
+	fail chan struct{}
+}
+
+func (s *hangingStore) Put(context.Context, *stored.Record) error {
+	<-s.fail
+	return errBroken
+}
+
+func TestBackground_ThatCouldNotBeginKeepsNobodyWaiting(t *testing.T) {
+	h := newHost(t, newFakeStation(t), keeping(t))
+	s := &hangingStore{h.responses, make(chan struct{})}
+	h.responses = s
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		if r := h.ask(`"a"`, `"background":true`); r.status != 503 {
+			t.Errorf("status %d", r.status)
+		}
+	})
+	var run *backgroundRun
+	h.eventually(func() bool {
+		h.background.mu.Lock()
+		defer h.background.mu.Unlock()
+		for _, run = range h.background.mu.runs {
+		}
+		return run != nil
+	})
+	asking.Go(func() {
+		if r := h.do("DELETE", "/v1/responses/"+run.id, ""); r.status != 200 {
+			t.Errorf("delete: status %d", r.status)
+		}
+	})
+	asking.Go(func() {
+		if r := h.do("POST", "/v1/responses/"+run.id+"/cancel", ""); r.status != 404 {
+			t.Errorf("cancel: status %d", r.status)
+		}
+	})
+	h.eventually(func() bool { return run.doomed() == deleted })
+	close(s.fail)
+	asking.Wait()
+	require.Zero(t, h.background.underWay())
+}
