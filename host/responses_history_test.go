@@ -145,22 +145,20 @@ func TestResponse_AChainThatCannotFitIsRefusedBeforeItsPrompt(t *testing.T) {
 }
 
 func TestResponse_AStoredOneCountsUntilItsClientHasIt(t *testing.T) {
-	h := newHost(t, newFakeStation(t), keeping(t), func(o *Options) { o.BodyLimit, o.MaxBodyMemory = 1<<20, 20<<20 })
+	h := newHost(t, newFakeStation(t), keeping(t), func(o *Options) { o.BodyLimit, o.MaxBodyMemory = 1<<20, 40<<20 })
 	id := h.longStory(1, 14<<20)
-	for _, path := range []string{"/v1/responses/" + id + "/input_items"} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(h.base, "http://"))
-		require.NoError(t, err)
-		require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
-		_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
-		require.NoError(t, err)
-		require.Eventually(t, func() bool { return h.bodies.held() > 14<<20 }, 10*time.Second, time.Millisecond, path)
-		for _, path := range []string{"", "/input_items"} {
-			r := h.get("/v1/responses/" + id + path)
-			require.Equal(t, 429, r.status, "two do not fit")
-		}
-		require.NoError(t, conn.Close())
-		require.Eventually(t, func() bool { return h.bodies.held() == 0 }, 10*time.Second, time.Millisecond, path)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(h.base, "http://"))
+	require.NoError(t, err)
+	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
+	_, err = fmt.Fprintf(conn, "GET /v1/responses/%s/input_items HTTP/1.1\r\nHost: x\r\n\r\n", id)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return h.bodies.held() > 28<<20 }, 10*time.Second, time.Millisecond, "what was read, and what is sent of it")
+	for _, path := range []string{"", "/input_items"} {
+		r := h.get("/v1/responses/" + id + path)
+		require.Equal(t, 429, r.status, "another one does not fit")
 	}
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return h.bodies.held() == 0 }, 10*time.Second, time.Millisecond)
 	require.Equal(t, 200, h.get("/v1/responses/"+id).status)
 }
 

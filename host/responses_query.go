@@ -117,18 +117,19 @@ func readList(raw string) (q listQuery, e *openai.Error) {
 	return q, nil
 }
 
-// of is the page of items, which come in the order they were given in.
-func (q listQuery) of(items []jsontext.Value) ([]byte, *openai.Error) {
+// of is the page of items, which come in the order they were given in, and whether
+// there are more behind it.
+func (q listQuery) of(items []jsontext.Value) (page []jsontext.Value, more bool, e *openai.Error) {
 	if !q.asc {
 		slices.Reverse(items)
 	}
 	if q.after != "" {
 		at := slices.IndexFunc(items, func(i jsontext.Value) bool { return responses.IDOf(i) == q.after })
 		if at < 0 {
-			return nil, openai.NewError(openai.CodeInvalidValue, "after", "after is %q: it must be the id of an input item of this response", printable(q.after))
+			return nil, false, openai.NewError(openai.CodeInvalidValue, "after", "after is %q: it must be the id of an input item of this response", printable(q.after))
 		}
 		items = items[at+1:]
 	}
 	n := min(q.limit, len(items))
-	return responses.EncodePage(items[:n], n < len(items)), nil
+	return items[:n], n < len(items), nil
 }

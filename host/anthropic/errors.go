@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"thoth/host/openai"
@@ -65,14 +64,5 @@ func NewEnvelope(e *openai.Error, requestID string) Envelope {
 func WriteError(w http.ResponseWriter, e *openai.Error, requestID string) {
 	e.SetHeader(w.Header())
 	w.WriteHeader(Status(e))
-	_, _ = w.Write(append(mustMarshal(NewEnvelope(e, requestID)), '\n'))
-}
-
-// mustMarshal encodes our own types, which cannot fail.
-func mustMarshal(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
+	_, _ = w.Write(append(openai.Encode(NewEnvelope(e, requestID)), '\n'))
 }

@@ -86,6 +86,6 @@ func AppendError(dst []byte, e *openai.Error, requestID string) []byte {
 
 func appendEvent(dst []byte, name string, v any) []byte {
 	dst = append(append(dst, "event: "...), name...)
-	dst = append(append(dst, "\ndata: "...), mustMarshal(v)...)
+	dst = append(append(dst, "\ndata: "...), openai.Encode(v)...)
 	return append(dst, "\n\n"...)
 }

@@ -82,7 +82,7 @@ func (r *Request) readTool(path string, t *tool) *openai.Error {
 		return invalid(path+".input_schema.type", "must be \"object\": the input of a tool is one")
 	}
 	// Chat templates know OpenAI's form of a tool.
-	definition := append([]byte(`{"type":"function","function":{"name":`), mustMarshal(*t.Name)...)
+	definition := append([]byte(`{"type":"function","function":{"name":`), openai.Encode(*t.Name)...)
 	if t.Description != "" {
 		definition, _ = jsontext.AppendQuote(append(definition, `,"description":`...), t.Description)
 	}

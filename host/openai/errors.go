@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -209,11 +208,7 @@ type Envelope struct {
 
 // AppendEnvelope appends the JSON envelope of e.
 func AppendEnvelope(dst []byte, e *Error) []byte {
-	b, err := json.Marshal(Envelope{e})
-	if err != nil { // strings and nothing else: cannot fail
-		panic(err)
-	}
-	return append(dst, b...)
+	return append(dst, Encode(Envelope{e})...)
 }
 
 // SetHeader sets what the answer of an error has in its header, in whichever

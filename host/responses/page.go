@@ -52,13 +52,18 @@ func IDOf(item jsontext.Value) string {
 	return in.ID
 }
 
-// EncodePage is an [Items] of these as JSON.
-func EncodePage(data []jsontext.Value, more bool) []byte {
-	n := 128 // of the names around
+// PageBytes is about how many bytes a page of these items has, and no less.
+func PageBytes(data []jsontext.Value) int64 {
+	n := 512 // of the names around, and of two ids
 	for _, v := range data {
 		n += len(v) + 1
 	}
-	dst := append(make([]byte, 0, n), `{"object":"list","data":[`...)
+	return int64(n)
+}
+
+// EncodePage is an [Items] of these as JSON.
+func EncodePage(data []jsontext.Value, more bool) []byte {
+	dst := append(make([]byte, 0, PageBytes(data)), `{"object":"list","data":[`...)
 	for i, v := range data {
 		if i > 0 {
 			dst = append(dst, ',')
