@@ -20,7 +20,11 @@ var errorCases = []Case{
 		}
 	}},
 	{"errors", "they name what is wrong", reference, "param, or the message, has the parameter's name", func(t *trial) {
-		for name, over := range map[string]m{"temperature": {"temperature": "hot"}, "messages": {"messages": []m{role("banana", "Hi")}}, "max_tokens": {"max_tokens": "x"}} {
+		for _, one := range []struct {
+			name string
+			over m
+		}{{"temperature", m{"temperature": "hot"}}, {"messages", m{"messages": []m{role("banana", "Hi")}}}, {"max_tokens", m{"max_tokens": "x"}}} {
+			name, over := one.name, one.over
 			r := t.chat(over)
 			r.refused("%s", brief(over))
 			param := str(r.value(), "error", "param")

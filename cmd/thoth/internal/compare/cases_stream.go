@@ -143,9 +143,9 @@ var stopCases = []Case{
 	{"stop", "a string over several tokens", "SharpAI/SwiftLM#126", "nothing of it is streamed", func(t *trial) {
 		text, _ := t.rivers()
 		r := []rune(text)
-		for i, n := range map[int]int{9: 3, 14: 7, 21: 5, 30: 12, 41: 9} {
-			if i+n < len(r) {
-				stop := string(r[i : i+n])
+		for _, at := range [][2]int{{9, 12}, {14, 21}, {21, 26}, {30, 42}, {41, 50}} {
+			if at[1] < len(r) {
+				stop := string(r[at[0]:at[1]])
 				t.cut(before(text, stop), "stop", stop)
 			}
 		}

@@ -1,6 +1,10 @@
 package compare
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
 
 // call is a call in a history.
 func call(id, name, arguments string) m {
@@ -122,11 +126,7 @@ func format(name string, schema any) m {
 }
 
 func object(properties m) m {
-	var names []string
-	for name := range properties {
-		names = append(names, name)
-	}
-	return m{"type": "object", "properties": properties, "required": names, "additionalProperties": false}
+	return m{"type": "object", "properties": properties, "required": slices.Sorted(maps.Keys(properties)), "additionalProperties": false}
 }
 
 var mood = object(m{"mood": m{"type": "string", "enum": []string{"calm", "angry"}}, "level": m{"type": "integer"}})
