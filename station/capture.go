@@ -70,6 +70,9 @@ func (l *loop) save(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptio
 	return a
 }
 
+// kvLeft is why a session is not saved that was evaluated and has no KV.
+const kvLeft = "the session's KV has left the pool, and RAM had no room for it"
+
 // capture promises the store the blocks of a sequence's first n positions. Its
 // rows must be in the pool, or come back there, unless all is stored already.
 func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptions) wire.KVSaveResponse {
@@ -84,7 +87,7 @@ func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOp
 		placed := s.id != noSeq || l.placeBack(s)
 		if s.pos < n { // what it shared went to make room
 			c.Drop()
-			return wire.KVSaveResponse{Reason: "the session's KV has left the pool, and RAM had no room for it"}
+			return wire.KVSaveResponse{Reason: kvLeft}
 		}
 		if !placed {
 			c.Drop()

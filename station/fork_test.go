@@ -1,14 +1,17 @@
 package station_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"thoth/station"
@@ -119,12 +122,19 @@ func TestFork_AnswersDoNotDependOnTheSwapBudget(t *testing.T) {
 	for name, o := range map[string]stationtest.Options{"small pool": {Cells: 260, ContextLength: 250}, "few sequences": {Sequences: 2}} {
 		t.Run(name, func(t *testing.T) {
 			o.EOGEvery = -1
-			f := start(t, o, station.Options{SwapBytes: 1})
+			var logs bytes.Buffer
+			f := start(t, o, station.Options{SwapBytes: 1, Logger: zerolog.New(zerolog.SyncWriter(&logs))})
 			q := forkOf(6, 200, 30)
 			want := f.apart(q)
+			before := evaluated(f.eng)
 			got, e := f.fork(t.Context(), q)
 			require.Nil(t, e)
 			f.sameAnswers(want, got)
+			s, err := f.Stats(t.Context())
+			require.NoError(t, err)
+			require.NotZero(t, s.DroppedTokens)
+			require.Equal(t, 200+6*29+int(s.DroppedTokens), evaluated(f.eng)-before, "what is lost is evaluated again once, and shared")
+			require.Equal(t, 1, strings.Count(logs.String(), "does not fit the RAM"), "and it is said")
 		})
 	}
 }

@@ -135,6 +135,8 @@ func (st *Station) postKVSave(w http.ResponseWriter, r *http.Request) *wire.Erro
 	}
 	ran := l.do(func() {
 		switch {
+		case prefix > s.seq.pos && !s.seq.working && prefix <= len(s.seq.evaluated):
+			a.Reason = kvLeft
 		case prefix > s.seq.pos:
 			e = invalid(wire.HeaderPrefixLength, "%s is %d; the session has evaluated %d tokens", wire.HeaderPrefixLength, prefix, s.seq.pos)
 		case prefix > 0:

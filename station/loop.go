@@ -62,6 +62,8 @@ type loop struct {
 	cold  bool   // there is a cold tier
 	kvOff string // why there are no KV sessions, "" when there are
 
+	toldDropped bool // that KV had no room
+
 	unproven error       // why the self-test at load failed
 	quiet    func() bool // waits until no handler uses the engine, within bounds
 
@@ -290,7 +292,7 @@ func (l *loop) intake() {
 func (l *loop) admit() {
 	for i := 0; i < len(l.waiting) && !l.inboxAbandon(); {
 		c := l.waiting[i]
-		if c.restore != nil && !l.chooseSource(c) {
+		if c.restore != nil && !l.chooseSource(c) || l.regains(c) {
 			i++
 			continue
 		}
@@ -330,6 +332,11 @@ func (l *loop) admit() {
 // reap deals with sequences whose KV was lost: a call ends with an error, an idle
 // session keeps its tokens, and its next call evaluates them again.
 func (l *loop) reap() {
+	if l.pool.dropped > 0 && !l.toldDropped {
+		l.toldDropped = true
+		l.opts.Logger.Warn().Int("swap_bytes", l.opts.SwapBytes).Int("tokens", int(l.pool.dropped)).
+			Msg("KV that had to leave the pool does not fit the RAM set aside for it: its tokens are evaluated again, then and from now on; dropped_tokens in /stats counts them")
+	}
 	for len(l.pool.losses) > 0 {
 		x := l.pool.losses[0]
 		l.pool.losses = l.pool.losses[1:]

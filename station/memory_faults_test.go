@@ -56,6 +56,22 @@ func (undeletable) Delete(context.Context, kvstore.Which) (int, int64, error) {
 	return 0, 0, errors.New("open /srv/kv/aa/bb/cc: permission denied")
 }
 
+// Its caller did nothing wrong: the KV was there when its call ended.
+func TestSave_OfKVThatHadToGoSaysSo(t *testing.T) {
+	f := start(t, stationtest.Options{EOGEvery: -1, Sequences: 1}, station.Options{SwapBytes: 1})
+	s := f.embed(text(100, 3))
+	f.forward(s)
+	f.forward(f.embed(text(100, 4)))
+	a, err := f.KVSave(t.Context(), s, 100, &wire.KVSaveRequest{})
+	require.NoError(t, err)
+	require.False(t, a.Saved)
+	require.Contains(t, a.Reason, "has left the pool")
+	_, err = f.KVSave(t.Context(), s, 101, &wire.KVSaveRequest{})
+	require.Equal(t, wire.CodeInvalid, err.(*wire.Error).Code, "so many it never had")
+	f.forward(s)
+	require.True(t, f.save(s, 100).Saved)
+}
+
 func TestDelete_AFailingStoreLeavesNothingToFindInThePool(t *testing.T) {
 	f := start(t, stationtest.Options{EOGEvery: -1}, station.Options{OpenCold: openShelf(undeletable{emptyShelf()})})
 	f.st.SetDigest("aa")

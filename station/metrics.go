@@ -30,6 +30,7 @@ type gauges struct {
 	swappedBytes              atomic.Int64
 	used, dead                atomic.Int64
 	compactions, swaps        atomic.Uint64
+	dropped                   atomic.Uint64
 	compactionNS              atomic.Int64
 	perToken                  atomic.Uint64 // float64 bits
 	kv                        atomic.Pointer[wire.KVIndex]
@@ -82,6 +83,7 @@ func (l *loop) publish() {
 	g.compactions.Store(l.pool.compactions)
 	g.compactionNS.Store(int64(l.pool.compactionTime))
 	g.swaps.Store(l.pool.swaps)
+	g.dropped.Store(l.pool.dropped)
 	g.perToken.Store(math.Float64bits(l.pace.perToken))
 }
 
@@ -97,7 +99,7 @@ func (st *Station) stats() wire.Stats {
 	s.Steps, s.PromptTokens, s.DecodedTokens = n.steps.Load(), n.promptTokens.Load(), n.decodedTokens.Load()
 	s.Requests, s.Cancelled, s.Failed = n.requests.Load(), n.cancelled.Load(), n.failed.Load()
 	s.DecodeFailures, s.Aborts = n.decodeFailures.Load(), n.aborts.Load()
-	s.Compactions, s.Swaps = g.compactions.Load(), g.swaps.Load()
+	s.Compactions, s.Swaps, s.DroppedTokens = g.compactions.Load(), g.swaps.Load(), g.dropped.Load()
 	s.CompactionMS = float64(g.compactionNS.Load()) / float64(time.Millisecond)
 	st.texts.stats(&s)
 	s.Running, s.Waiting, s.Swapped = int(g.running.Load()), int(g.waiting.Load()), int(g.swapped.Load())
@@ -130,6 +132,7 @@ var allSeries = []series{
 	{"compactions_total", "Times the KV pool was compacted.", func(s *wire.Stats) float64 { return float64(s.Compactions) }},
 	{"compaction_seconds_total", "Time spent compacting.", func(s *wire.Stats) float64 { return s.CompactionMS / 1000 }},
 	{"swaps_total", "Sequences moved to RAM because the pool was full.", func(s *wire.Stats) float64 { return float64(s.Swaps) }},
+	{"dropped_tokens_total", "Tokens evaluated again because their KV had to leave the pool and there was no room for it in RAM.", func(s *wire.Stats) float64 { return float64(s.DroppedTokens) }},
 	{"embed_texts_total", "Texts whose vectors were made.", func(s *wire.Stats) float64 { return float64(s.EmbedTexts) }},
 	{"embed_tokens_total", "Tokens evaluated for vectors.", func(s *wire.Stats) float64 { return float64(s.EmbedTokens) }},
 	{"embed_failures_total", "Batches of texts the engine failed on.", func(s *wire.Stats) float64 { return float64(s.EmbedFailures) }},

@@ -32,6 +32,7 @@ type pool struct {
 	cellBytes    int
 	swapBudget   int // bytes of KV that may lie in RAM
 	swappedBytes int
+	dropped      uint64 // positions for which there was no room in RAM
 	losses       []loss // not yet dealt with by the loop
 
 	compactions    uint64
@@ -176,7 +177,7 @@ func (p *pool) frees(s *sequence) int {
 }
 
 // swapOut takes a resident's place away and keeps its KV in RAM, within the
-// budget; of a branch, what lies behind its stem. Beyond the budget the KV is
+// budget; of a branch, what lies behind its stem. Beyond the budget that KV is
 // dropped: the tokens will be evaluated again.
 func (p *pool) swapOut(s *sequence) {
 	p.swaps++
@@ -185,12 +186,18 @@ func (p *pool) swapOut(s *sequence) {
 		return
 	}
 	own := 0 // the first position that s keeps itself
-	if s.stem != nil {
+	if s.stem != nil && s.pos >= s.stem.n {
 		own = s.stem.n
 	}
 	if p.swappedBytes+(s.pos-own)*p.cellBytes > p.swapBudget {
+		if own > 0 {
+			p.goOut(s)
+		}
 		p.leave(s)
-		s.pos, s.stem = 0, nil
+		if s.pos > 0 { // else it is bereft, too
+			p.dropped += uint64(s.pos - own)
+			s.pos = own
+		}
 		return
 	}
 	if s.pos > own {

@@ -14,6 +14,7 @@ func (l *loop) enter(c *call) bool {
 	if c.restore != nil && !c.restores() {
 		return true
 	}
+	l.pool.adopt(c.seq)
 	if !l.makeRoom(c) {
 		return false
 	}
@@ -22,6 +23,14 @@ func (l *loop) enter(c *call) bool {
 		return false
 	}
 	return true
+}
+
+// regains says whether a running call evaluates the beginning that a waiting one has
+// lost with it.
+func (l *loop) regains(c *call) bool {
+	return c.restore == nil && c.seq.bereft() && slices.ContainsFunc(l.running, func(r *call) bool {
+		return r.seq.stem == c.seq.stem && r.seq.pos < c.seq.stem.n && r.missing() > 0
+	})
 }
 
 // makeRoom says whether a call's prompt fits beside what is running, after

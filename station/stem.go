@@ -13,11 +13,13 @@ import (
 // A branch that is out of the pool, because it has had no place yet or because it
 // was moved to RAM, keeps none of these positions itself. It takes them from a
 // resident that has them, sharing its cells. When the last such resident leaves
-// while branches are out, the stem is copied to RAM for them, once for all.
+// while branches are out, the stem is copied to RAM for them, once for all. Where
+// RAM has no room for that, they are bereft: one of them evaluates the stem again,
+// and the others share it then (see adopt).
 //
 // Invariants: a branch that is out finds its stem in a resident or in state;
-// state is there only while somebody is out; who has left a stem, or evaluates its
-// positions again, does not name it any more.
+// state is there only while somebody is out; who names a stem has its tokens, and
+// has it when it has so many positions.
 type stem struct {
 	n     int          // positions
 	out   []*sequence  // branches without a place
@@ -81,16 +83,29 @@ func (p *pool) copyStem(s *sequence) {
 	p.swappedBytes += st.Bytes()
 }
 
-// bereave has those evaluate their tokens again whose stem is nowhere any more.
+// bereave leaves those who are out without KV whose stem is nowhere any more.
 func (p *pool) bereave(g *stem) {
 	if g == nil || len(g.out) == 0 || g.state != nil || p.source(g, nil) != nil {
 		return
 	}
+	p.dropped += uint64(g.n)
 	for _, s := range g.out {
+		p.dropped += uint64(s.pos - g.n)
 		p.freeState(&s.swapped)
-		s.pos, s.out, s.stem = 0, false, nil
+		s.pos, s.out = 0, false
 	}
 	g.out = nil
+}
+
+// bereft says whether a sequence has nothing, and had a stem.
+func (s *sequence) bereft() bool { return s.id == noSeq && s.stem != nil && s.pos == 0 }
+
+// adopt lets one who is bereft share the stem where a resident has it.
+func (p *pool) adopt(s *sequence) {
+	if s.bereft() && p.source(s.stem, s) != nil {
+		s.pos = s.stem.n
+		p.goOut(s)
+	}
 }
 
 // goOut notes that a branch will need its stem when it comes back.

@@ -143,6 +143,64 @@ func TestStem_OfAnEarlierForkThatIsNotKeptIsEvaluatedAgain(t *testing.T) {
 	require.Zero(t, p.top)
 }
 
+func TestStem_ThatIsEvaluatedAgainIsSharedAgain(t *testing.T) {
+	p, _ := newTestPool(t)
+	p.swapBudget = 0
+	trunk, b := branched(t, p, 60, 3)
+	require.True(t, p.place(b[0]))
+	grow(t, p, b[0], 7)
+	p.leave(trunk)
+	p.swapOut(b[0])
+	require.Equal(t, uint64(67), p.dropped, "what they share once")
+	for _, s := range b {
+		require.True(t, s.bereft())
+		p.adopt(s)
+		require.True(t, s.bereft(), "nobody has it yet")
+	}
+	require.True(t, p.place(b[1]))
+	grow(t, p, b[1], 40)
+	p.adopt(b[0])
+	require.True(t, b[0].bereft(), "half of it is not it")
+	grow(t, p, b[1], 25)
+	for _, s := range []*sequence{b[0], b[2]} {
+		p.adopt(s)
+		require.Equal(t, []int{60, 0}, []int{s.pos, p.takes(s)})
+	}
+	require.True(t, p.place(b[0]))
+	grow(t, p, b[0], 7)
+	require.Equal(t, 72, p.live())
+
+	p.swapOut(b[0])
+	require.Equal(t, []int{60, 0}, []int{b[0].pos, p.takes(b[0])}, "of what is in the pool it evaluates nothing again")
+	require.Equal(t, uint64(74), p.dropped)
+	p.leave(b[1])
+	require.Equal(t, uint64(134), p.dropped)
+	require.Equal(t, []bool{true, true}, []bool{b[0].bereft(), b[2].bereft()})
+	require.Zero(t, p.top)
+}
+
+// Who had begun to evaluate it again and must leave keeps what it has.
+func TestStem_HalfEvaluatedAgainIsItsOwn(t *testing.T) {
+	p, _ := newTestPool(t)
+	p.swapBudget = 0
+	trunk, b := branched(t, p, 60, 2)
+	p.leave(trunk)
+	p.swapBudget = 1 << 20
+	require.True(t, p.place(b[0]))
+	grow(t, p, b[0], 20)
+	p.swapOut(b[0])
+	require.Equal(t, []int{20, 20}, []int{b[0].swapped.Len(), p.takes(b[0])})
+	require.True(t, p.place(b[0]))
+	grow(t, p, b[0], 41)
+	p.adopt(b[1])
+	require.True(t, p.place(b[1]))
+	require.Equal(t, 61, p.live())
+	p.leave(b[0])
+	p.leave(b[1])
+	require.Zero(t, p.top)
+	require.Zero(t, p.swappedBytes)
+}
+
 func TestStem_NobodyWaitsForIsNotCopied(t *testing.T) {
 	p, _ := newTestPool(t)
 	p.swapBudget = 1 << 20

@@ -74,7 +74,7 @@ var golden = []struct {
 		SizeBytes: 91727520, Vocabulary: 49152, Embedding: 576, Layers: 30, ContextTrain: 8192, KVBytesToken: 23040, KVCut: true, KVCutReason: "recurrent",
 		ChatTemplate: "{{ messages }}", Special: SpecialTokens{BOS: 1, EOS: 2, EOT: 2, PAD: -1, EOG: []int32{0, 2}, BOSText: "<|im_start|>", EOSText: "<|im_end|>", AddBOS: true}}},
 	{name: "stats", value: &Stats{Status: StatusDraining, UptimeSeconds: 1.5, Steps: 2, PromptTokens: 3, DecodedTokens: 4, Requests: 5, Cancelled: 6, Failed: 7,
-		DecodeFailures: 8, Compactions: 9, CompactionMS: 10.5, Swaps: 11, Aborts: 12, EmbedTexts: 23, EmbedTokens: 24, EmbedFailures: 25, EmbedWaiting: 26, Running: 13, Waiting: 14, Swapped: 15, SwappedBytes: 4096, Sessions: 16, Cells: 17, CellsUsed: 18,
+		DecodeFailures: 8, Compactions: 9, CompactionMS: 10.5, Swaps: 11, DroppedTokens: 27, Aborts: 12, EmbedTexts: 23, EmbedTokens: 24, EmbedFailures: 25, EmbedWaiting: 26, Running: 13, Waiting: 14, Swapped: 15, SwappedBytes: 4096, Sessions: 16, Cells: 17, CellsUsed: 18,
 		CellsDead: 19, Threads: 20, RSSBytes: 21, Goroutines: 22, KV: &kvIndex}},
 	{name: "kv-load-request", value: &KVLoadRequest{Scope: "a", WaitMS: p(int64(500)), Group: "g", Keep: true}},
 	{name: "kv-load-response", value: &KVLoadResponse{Session: "s1", Position: 704, Staged: 14, Tiers: KVTiers{Hot: 64, Warm: 576, Cold: 64}, Reason: KVDiffers,

@@ -119,7 +119,8 @@ type Stats struct {
 	DecodeFailures uint64  `json:"decode_failures"`
 	Compactions    uint64  `json:"compactions"`
 	CompactionMS   float64 `json:"compaction_ms"`
-	Swaps          uint64  `json:"swaps"` // sequences moved to RAM because the pool was full
+	Swaps          uint64  `json:"swaps"`          // sequences moved to RAM because the pool was full
+	DroppedTokens  uint64  `json:"dropped_tokens"` // whose KV found no room there and is evaluated again
 	Aborts         uint64  `json:"aborts"`
 	EmbedTexts     uint64  `json:"embed_texts"`  // whose vectors were made
 	EmbedTokens    uint64  `json:"embed_tokens"` // evaluated for them
