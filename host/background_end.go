@@ -134,8 +134,11 @@ func (e *runEnd) try(ctx context.Context) error {
 	if heedErr == nil {
 		heedErr = s.heed(ctx, run) // or one that was deleted a moment ago would be back
 	}
-	if run.doomed() == deleted {
+	switch {
+	case run.doomed() == deleted:
 		return s.erase(ctx, run.id, run.scope)
+	case run.doomed() == cancelled && !run.isSeen() && e.resp.Status != responses.StatusCancelled:
+		return e.try(ctx) // who cancelled it has been told that it is
 	}
 	return heedErr
 }

@@ -61,7 +61,7 @@ type settings struct {
 	StallTimeout   time.Duration `env:"THOTH_STALL_TIMEOUT" default:"20s" help:"A station that answers no look for so long fails its requests."`
 	DrainSeconds   float64       `env:"THOTH_HOST_DRAIN_SECONDS" default:"5" help:"On SIGTERM, how long requests may go on."`
 
-	MaxBackground        int `env:"THOTH_MAX_BACKGROUND" default:"64" help:"Responses under way in the background; more get 429. 0: none are made there."`
+	MaxBackground        int `env:"THOTH_MAX_BACKGROUND" default:"64" help:"Responses under way in the background, a quarter of them of one key; more get 429. They have at most half of the places. 0: none are made there."`
 	BackgroundEventBytes int `env:"THOTH_BACKGROUND_EVENT_BYTES" default:"1048576" help:"Bytes of its events that each streamed response in the background keeps in memory, for clients that come back."`
 
 	LiquidMemory bool   `env:"THOTH_LIQUID_MEMORY" default:"true" negatable:"" help:"Reuse the KV of prompt prefixes seen before, where the station can; off: every request is computed in full. /health says whether it is on, or why not."`
