@@ -266,13 +266,13 @@ func (l *loop) intake() {
 		}
 		l.waiting = append(l.waiting, c)
 	}
-	for _, op := range ops {
-		op()
-	}
-	for _, s := range ended {
+	for _, s := range ended { // before ops: who ends a session and then deletes what it left means that, too
 		l.idle = without(l.idle, s)
 		l.keep(s)
 		l.discard(s)
+	}
+	for _, op := range ops {
+		op()
 	}
 	for _, c := range slices.Concat(l.waiting, l.running) {
 		switch {
