@@ -30,7 +30,8 @@ type runEnd struct {
 }
 
 const (
-	triesUnseen  = 4 // to store an end before it is seen
+	triesUnseen  = 4               // to store an end before it is seen,
+	unseenFor    = 5 * time.Second // and for how long: a store that hangs takes long to fail
 	lastEndRetry = 30 * time.Second
 )
 
@@ -44,9 +45,9 @@ func (e *runEnd) see(ctx context.Context) {
 	if e.run.key != nil {
 		e.run.key.leave(e.j.rec)
 	}
-	pauses := e.pauses()
+	pauses, began := e.pauses(), time.Now()
 	for i := range triesUnseen {
-		if e.attempt(ctx); e.stored || i == triesUnseen-1 || !e.pause(pauses.NextBackOff()) {
+		if e.attempt(ctx); e.stored || i == triesUnseen-1 || time.Since(began) > unseenFor || !e.pause(pauses.NextBackOff()) {
 			break
 		}
 	}
@@ -112,6 +113,9 @@ func (e *runEnd) attempt(ctx context.Context) {
 	}
 	if err == nil {
 		e.stored = true
+		return
+	}
+	if errors.Is(err, stored.ErrFailing) { // it has told that by itself
 		return
 	}
 	e.s.o.Log.Warn().Str("response", e.run.id).Err(err).Msg("the end of a background response could not be stored; it is tried again")

@@ -54,7 +54,7 @@ type Options struct {
 
 	DrainTimeout time.Duration // for requests in flight at the end; default 5 s
 
-	MaxBackground    int // responses under way in the background; default 64, negative for none
+	MaxBackground    int // responses under way in the background, a quarter of them of one key; default 64, negative for none
 	BackgroundEvents int // bytes of the events that each streamed one of them keeps; default 1 MiB
 
 	LiquidMemory bool                // the setting; see package liquid

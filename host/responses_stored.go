@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-json-experiment/json"
@@ -110,6 +111,8 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 		run.doom(deleted)
 		select {
 		case <-run.over:
+		case <-time.After(storeTimeout): // it is deleted as soon as the store can be used
+			return s.unreadable(id, errUnstored)
 		case <-ctx.Done():
 			return causeOf(ctx)
 		}

@@ -24,6 +24,8 @@
 // key, records are sealed and their names are made with it: with another, nothing is
 // found.
 //
+// Who reads may be charged before anything is read, by a [Charge].
+//
 // No call takes longer than its timeout, even when the operating system hangs in it;
 // a bucket that fails three times in a row is left alone and tried again behind.
 // Opening and listing are behind as well: neither a start nor a request waits for

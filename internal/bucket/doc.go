@@ -2,7 +2,8 @@
 // shared with other processes: stored KV and stored responses.
 //
 // [Bucket] writes whole or not at all, reads, lists and deletes; [Try] finds out
-// whether one can be used; a [Breaker] keeps requests from one that fails.
+// whether one can be used; [Below] is a folder in one; a [Breaker] keeps requests from
+// one that fails.
 //
 // # Addresses
 //
