@@ -47,6 +47,7 @@ var clientScripts = []struct {
 	{"with_openai_responses.py", "", []string{"turns", "background"}},
 	{"with_node.cjs", "", []string{"embeddings", "completions"}},
 	{"with_node_responses.cjs", "", []string{"turns", "background"}},
+	{"with_ai_sdk.cjs", "", []string{"turns"}},
 	{"with_anthropic.py", "", nil},
 	{"with_langchain.py", "", []string{"embeddings", "completions", "responses"}},
 	{"with_litellm.py", "", []string{"embeddings", "completions", "responses"}},
@@ -273,11 +274,13 @@ func TestClients_VersionsAreDocumented(t *testing.T) {
 	}
 	python, node, mod := read("cmd", "e2e", "clients", "requirements.txt"), read("cmd", "e2e", "clients", "package.json"), read("go.mod")
 	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \| ([0-9.]+) \|`).FindAllStringSubmatch(read("docs", "clients.md"), -1)
-	require.Len(t, rows, 9)
+	require.Len(t, rows, 10)
 	for _, row := range rows {
 		switch name, version := row[1], row[2]; name {
 		case "openai (Node)":
 			require.Contains(t, node, `"openai": "`+version+`"`)
+		case "ai (Vercel)":
+			require.Contains(t, node, `"ai": "`+version+`"`)
 		case "openai-go":
 			require.Contains(t, mod, "openai/openai-go/v3 v"+version+"\n")
 		case "go-openai":
