@@ -271,3 +271,32 @@ func TestBackground_ThatCouldNotBeginKeepsNobodyWaiting(t *testing.T) {
 	asking.Wait()
 	require.Zero(t, h.background.underWay())
 }
+
+// lateStore leaves a fate while an end is being stored.
+type lateStore struct {
+	responseStore
+	leave func(*stored.Record)
+}
+
+func (s *lateStore) Put(ctx context.Context, r *stored.Record) error {
+	if strings.Contains(string(r.Response), `"status":"completed"`) {
+		s.leave(r)
+	}
+	return s.responseStore.Put(ctx, r)
+}
+
+func TestBackground_WhatAnotherHostWantsInTheLastMomentHolds(t *testing.T) {
+	for f, status := range map[fate]int{cancelled: 200, deleted: 404} {
+		h := newHost(t, newFakeStation(t), keeping(t))
+		h.responses = &lateStore{h.responses, func(r *stored.Record) { require.NoError(t, h.Server.ask(t.Context(), r, f)) }}
+		id := h.ask(`"a"`, `"background":true`).response(t).ID
+		h.eventually(func() bool { return h.background.find("", id) == nil })
+		r := h.kept(id)
+		require.Equal(t, status, r.status, fateWords[f])
+		if status == 200 {
+			require.Equal(t, "cancelled", r.response(t).Status)
+		}
+		_, err := h.stored.Get(t.Context(), fatesOf(""), id)
+		require.ErrorIs(t, err, stored.ErrNotFound)
+	}
+}
