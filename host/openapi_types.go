@@ -18,8 +18,6 @@ func between(lo, hi float64) schema { return schema{"minimum": lo, "maximum": hi
 
 func oneOf(values ...string) schema { return schema{"type": "string", "enum": values} }
 
-func note(text string) schema { return schema{"description": text} }
-
 // duration is what a ttl looks like; what it may be at most is said in words.
 var duration = schema{"type": "string", "pattern": `^[1-9][0-9]{0,2}[hms]$`, "description": "A duration from 1s to 168h.", "examples": []string{"30m", "24h"}}
 
