@@ -168,7 +168,7 @@ func TestStream_AForkLeftMidwayLeavesNoSession(t *testing.T) {
 // What is stored of them is what one answer would leave: the prompt.
 func TestStream_AForkThatIsLeftIsNotKept(t *testing.T) {
 	for _, n := range []int{1, 8} {
-		g := newRig(t, stationtest.Options{EOGEvery: -1})
+		g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second}) // of answers that had ended
 		q := seeded(long("A", 150), 300)
 		q.Generate.Fork = &n
 		ctx, cancel := context.WithCancel(t.Context())
