@@ -2,14 +2,11 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -279,148 +276,79 @@ func TestClient_EndOfTheCallersContext(t *testing.T) {
 	}
 }
 
-func TestStream_ClosingEarlyReachesTheStation(t *testing.T) {
-	left := make(chan struct{})
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-		close(left)
-	}, client.Options{})
-	s, err := c.Generate(t.Context(), &wire.GenerateRequest{})
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	<-left
-}
-
-func TestStream_Ends(t *testing.T) {
-	const text = `{"type":"text","text":"a"}` + "\n"
-	cases := []struct {
-		name, body string
-		texts      int
-		done       bool
-		code       wire.Code
-	}{
-		{"done", text + text + `{"type":"done","done":{"reason":"length"}}` + "\n", 2, true, ""},
-		{"done without a line end", text + `{"type":"done","done":{"reason":"length"}}`, 1, true, ""},
-		{"blank lines between", "\n" + text + "\n\n" + `{"type":"done"}` + "\n", 1, true, ""},
-		{"error frame", text + `{"type":"error","error":{"code":"engine_failed","message":"m"}}` + "\n", 1, false, wire.CodeEngine},
-		{"error frame without an error", `{"type":"error"}` + "\n", 0, false, wire.CodeInternal},
-		{"nothing", "", 0, false, wire.CodeUnavailable},
-		{"cut between frames", text + text, 2, false, wire.CodeUnavailable},
-		{"cut inside a frame", text + `{"type":"te`, 1, false, wire.CodeUnavailable},
-		{"garbage line", text + "panic: runtime error\n" + text, 1, false, wire.CodeUnavailable},
-		{"a line of JSON that is no frame", `[1,2]` + "\n", 0, false, wire.CodeUnavailable},
-		{"a frame of a later version", `{"type":"news","x":1}` + "\n" + `{"type":"done"}` + "\n", 1, true, ""},
+// A station whose connection ends without an answer may have done what it was asked
+// for: what goes on from where a session is must not be asked for again.
+func TestClient_AsksAgainOnlyWhatMayBeDoneTwice(t *testing.T) {
+	stream := func(s *client.Stream, err error) error {
+		if err != nil {
+			return err
+		}
+		return s.Close()
 	}
-	for _, k := range cases {
-		t.Run(k.name, func(t *testing.T) {
-			c := serve(t, answer(200, k.body), client.Options{})
-			s, err := c.Generate(t.Context(), &wire.GenerateRequest{})
-			require.NoError(t, err)
-			defer s.Close()
-			for range k.texts {
-				f, err := s.Next()
-				require.NoError(t, err)
-				require.NotEqual(t, wire.FrameDone, f.Type)
-			}
-			f, err := s.Next()
-			if k.done {
-				require.NoError(t, err)
-				require.Equal(t, wire.FrameDone, f.Type)
-			} else {
-				requireCode(t, err, k.code)
-			}
-			_, err = s.Next()
-			require.ErrorIs(t, err, io.EOF, "nothing comes after the end")
-		})
-	}
-}
-
-func TestStream_AFrameOfNoAnswerEndsIt(t *testing.T) {
-	const done = `{"type":"done","choice":1,"done":{"reason":"eog"}}` + "\n"
 	for name, k := range map[string]struct {
-		body   string
-		before int // frames
+		call  func(context.Context, *client.Client) error
+		again bool
 	}{
-		"another done":       {done + done, 1},
-		"text behind a done": {done + `{"type":"text","choice":1,"text":"a"}` + "\n", 1},
-		"too many answers":   {`{"type":"text","choice":2,"text":"a"}` + "\n", 0},
-		"below them":         {`{"type":"done","choice":-1}` + "\n", 0},
+		"model": {func(x context.Context, c *client.Client) error { _, err := c.Model(x); return err }, true},
+		"tokenize": {func(x context.Context, c *client.Client) error {
+			_, err := c.Tokenize(x, &wire.TokenizeRequest{})
+			return err
+		}, true},
+		"generate": {func(x context.Context, c *client.Client) error { return stream(c.Generate(x, &wire.GenerateRequest{})) }, true},
+		"rerank": {func(x context.Context, c *client.Client) error {
+			_, err := c.Rerank(x, &wire.RerankRequest{})
+			return err
+		}, true},
+		"vectors": {func(x context.Context, c *client.Client) error {
+			_, err := c.Vectors(x, &wire.EmbedRequest{Input: []string{"a"}})
+			return err
+		}, true},
+		"save": {func(x context.Context, c *client.Client) error {
+			_, err := c.KVSave(x, "s", 1, &wire.KVSaveRequest{})
+			return err
+		}, true},
+		"delete": {func(x context.Context, c *client.Client) error {
+			_, err := c.KVDelete(x, "s", &wire.KVDeleteRequest{})
+			return err
+		}, true},
+		"embed": {func(x context.Context, c *client.Client) error {
+			_, err := c.Embed(x, &wire.EmbedRequest{Session: "s"})
+			return err
+		}, false},
+		"load": {func(x context.Context, c *client.Client) error {
+			_, err := c.KVLoad(x, "s", 0, &wire.KVLoadRequest{})
+			return err
+		}, false},
+		"forward": {func(x context.Context, c *client.Client) error {
+			_, err := c.Forward(x, &wire.ForwardRequest{Session: "s"})
+			return err
+		}, false},
+		"decodeNext": {func(x context.Context, c *client.Client) error {
+			return stream(c.DecodeNext(x, &wire.DecodeRequest{Session: "s"}))
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := serve(t, answer(200, k.body), client.Options{})
-			two := 2
-			s, err := c.Generate(t.Context(), &wire.GenerateRequest{Later: wire.Later{Fork: &two}})
+			asked := 0
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				if r.URL.Path != wire.RouteHealth {
+					if asked++; asked == 1 {
+						panic(http.ErrAbortHandler)
+					}
+				}
+				_, _ = io.WriteString(w, "{}\n")
+			}, client.Options{})
+			_, err := c.Health(t.Context()) // leaves its connection
 			require.NoError(t, err)
-			defer s.Close()
-			for range k.before {
-				_, err := s.Next()
+			err = k.call(t.Context(), c)
+			if k.again {
 				require.NoError(t, err)
-			}
-			_, err = s.Next()
-			requireCode(t, err, wire.CodeInternal)
-		})
-	}
-}
-
-func TestStream_StationDiesMidway(t *testing.T) {
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, `{"type":"text","text":"a"}`+"\n")
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler) // the connection breaks
-	}, client.Options{})
-	s, err := c.DecodeNext(t.Context(), &wire.DecodeRequest{})
-	require.NoError(t, err)
-	defer s.Close()
-	_, err = s.Next()
-	require.NoError(t, err)
-	_, err = s.Next()
-	require.True(t, requireCode(t, err, wire.CodeUnavailable).Retryable)
-}
-
-func TestStream_LongLines(t *testing.T) {
-	for _, size := range []int{1 << 10, 1 << 20, 20 << 20} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			line, err := json.Marshal(&wire.Frame{Type: wire.FrameText, Text: strings.Repeat("x", size)})
-			require.NoError(t, err)
-			c := serve(t, answer(200, string(line)+"\n"+`{"type":"done"}`+"\n"), client.Options{})
-			s, err := c.Generate(t.Context(), &wire.GenerateRequest{})
-			require.NoError(t, err)
-			defer s.Close()
-			f, err := s.Next()
-			if size > 16<<20 {
-				requireCode(t, err, wire.CodeUnavailable) // bounded: a runaway line ends the stream
+				require.Equal(t, 2, asked)
 				return
 			}
-			require.NoError(t, err)
-			require.Len(t, f.Text, size)
-			_, err = s.Next()
-			require.NoError(t, err)
+			requireCode(t, err, wire.CodeUnavailable)
+			require.Equal(t, 1, asked)
 		})
-	}
-}
-
-// A reader that waits for the last of many frames before it shows any would wait
-// for ever with a station that never pauses.
-func TestStream_MoreIsNotForEver(t *testing.T) {
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		for r.Context().Err() == nil {
-			if _, err := io.WriteString(w, `{"type":"text","text":"`+strings.Repeat("a", 100)+`"}`+"\n"); err != nil {
-				return
-			}
-		}
-	}, client.Options{})
-	s, err := c.Generate(t.Context(), &wire.GenerateRequest{})
-	require.NoError(t, err)
-	defer s.Close()
-	row := 0
-	for range 1000 {
-		_, err := s.Next()
-		require.NoError(t, err)
-		if row++; !s.More() {
-			row = 0
-		}
-		require.LessOrEqual(t, row, 4096/100, "as many as a buffer holds")
 	}
 }
 

@@ -122,9 +122,10 @@ func (s *Stream) More() bool {
 }
 
 // Close ends the stream. After the last frame it reads the end of the body, or
-// the connection would not be reused.
+// the connection would not be reused. After an error it does not: whoever sent that may
+// leave the rest open for long, and the caller waits for Close before he tells his client.
 func (s *Stream) Close() error {
-	if s.end && s.ctx.Err() == nil {
+	if s.left == 0 && s.ctx.Err() == nil {
 		_, _ = s.line()
 	}
 	return s.body.Close()
