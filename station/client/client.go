@@ -181,6 +181,9 @@ func (c *Client) request(ctx context.Context, method, route string, body any) (*
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if repeatableCall(body) {
+		req.Header[headerRepeatable] = nil
+	}
 	if c.owner != "" {
 		req.Header.Set(wire.HeaderOwner, c.owner)
 	}
@@ -188,6 +191,24 @@ func (c *Client) request(ctx context.Context, method, route string, body any) (*
 		req.Header.Set(wire.HeaderRequestID, id)
 	}
 	return req, nil
+}
+
+// repeatableCall tells that a call does no harm when the station gets it twice, the
+// first time over a connection that has ended since. What reads is such a call. So is
+// one that generates: the station drops it, and all it has made, with its connection.
+// After two saves or deletes there is what there is after one, and who is told the
+// second time that the session is gone already knows all he needs. Not so the other
+// steps of a session: tokens would be staged twice, or an answer go on from a token that
+// nobody was given.
+func repeatableCall(body any) bool {
+	switch r := body.(type) {
+	case *wire.GenerateRequest, *wire.TokenizeRequest, *wire.DetokenizeRequest, *wire.RerankRequest,
+		*wire.KVLookupRequest, *wire.KVSaveRequest, *wire.KVDeleteRequest:
+		return true
+	case *wire.EmbedRequest:
+		return r.Input != nil || r.InputTokens != nil
+	}
+	return false
 }
 
 // do sends the request and turns every answer of 400 and above into an error.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -39,7 +40,7 @@ type link struct {
 	r    *bufio.Reader
 	w    *bufio.Writer
 	used time.Time // last
-	room int       // bytes of the header that may still come
+	room int       // bytes of the header that may still come; negative: it is here
 }
 
 // A frame is a few hundred bytes; small buffers keep many connections cheap.
@@ -56,11 +57,25 @@ var errHeaderTooLong = errors.New("the header of the answer is too long")
 var _ http.RoundTripper = (*pool)(nil)
 
 // RoundTrip sends a request and reads the header of its answer. A kept link that the
-// station has closed meanwhile is noticed before anything is sent: a request is
-// never sent twice.
+// station has closed meanwhile is noticed before anything is sent, nearly always: one
+// that is closed between that look and the request fails, and the request is sent once
+// more, on a new link, if that can be done without doing twice what it asks for.
 func (p *pool) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx := req.Context()
 	l := p.take()
+	kept := l != nil
+	resp, err := p.send(req, l)
+	var u *unanswered
+	if errors.As(err, &u) && kept && (u.cut || repeatable(req)) && req.Context().Err() == nil {
+		if req, again := rewound(req); again {
+			return p.send(req, nil)
+		}
+	}
+	return resp, err
+}
+
+// send does it on a link, or on a new one.
+func (p *pool) send(req *http.Request, l *link) (*http.Response, error) {
+	ctx := req.Context()
 	if l == nil {
 		conn, err := p.dial(ctx)
 		if err != nil {
@@ -80,6 +95,45 @@ func (p *pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// unanswered is the error of a link that the other side has closed, when not a byte of
+// an answer came.
+type unanswered struct {
+	error
+	cut bool // the request was not taken whole: who reads it first, as a station does, has done nothing
+}
+
+func (u *unanswered) Unwrap() error { return u.error }
+
+// closed tells that the other side ended the connection: no other error says so, and
+// a timeout, above all, says nothing of what the other side does.
+func closed(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// repeatable tells that a request may be executed twice; net/http's transport takes
+// the same mark.
+func repeatable(req *http.Request) bool {
+	_, marked := req.Header[headerRepeatable]
+	return marked || req.Method == http.MethodGet
+}
+
+// headerRepeatable is not sent when it has no values.
+const headerRepeatable = "Idempotency-Key"
+
+// rewound is the request with its body from the beginning.
+func rewound(req *http.Request) (_ *http.Request, ok bool) {
+	again := req.WithContext(req.Context()) // a copy
+	if req.Body == nil || req.Body == http.NoBody {
+		return again, true
+	}
+	if req.GetBody == nil {
+		return nil, false
+	}
+	body, err := req.GetBody()
+	again.Body = body
+	return again, err == nil
+}
+
 func (l *link) exchange(req *http.Request) (*http.Response, error) {
 	sent := req.Write(l.w)
 	if sent == nil {
@@ -88,11 +142,15 @@ func (l *link) exchange(req *http.Request) (*http.Response, error) {
 	l.room = maxHeaderBytes
 	for {
 		resp, err := http.ReadResponse(l.r, req)
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil && sent != nil {
+			err = sent // nothing came that would say why
+		}
 		switch {
-		case err != nil && sent != nil:
-			return nil, sent // nothing came that would say why
-		case err == io.EOF:
-			return nil, io.ErrUnexpectedEOF
+		case err != nil && l.room == maxHeaderBytes && closed(err):
+			return nil, &unanswered{error: err, cut: sent != nil || l.unread(err)}
 		case err != nil:
 			return nil, err
 		case resp.StatusCode >= 200:
@@ -102,6 +160,12 @@ func (l *link) exchange(req *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 	}
+}
+
+// unread tells by the error of a read that the other side has left some of the request
+// unread. A unix socket is reset for nothing else; on TCP a router may have done it.
+func (l *link) unread(err error) bool {
+	return l.conn.RemoteAddr().Network() == "unix" && errors.Is(err, syscall.ECONNRESET)
 }
 
 // Read reads for the buffer.
