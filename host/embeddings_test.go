@@ -130,7 +130,11 @@ func TestEmbeddings_RefuseByName(t *testing.T) {
 
 func TestEmbeddings_AnEncoderOffersNothingElse(t *testing.T) {
 	f := newTextStation(t)
-	f.set(func(f *fakeStation) { f.health.Embeddings.Only = true; f.health.Rerank = nil; f.model.ChatTemplate = "" })
+	f.set(func(f *fakeStation) {
+		f.health.Embeddings.Only = true
+		f.health.Rerank = nil
+		f.model.ChatTemplate = ""
+	})
 	h := startHost(t, f.srv.URL)
 	h.await(200)
 	r := h.do("POST", "/v1/chat/completions", body())
