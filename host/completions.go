@@ -150,7 +150,7 @@ func (s *Server) read(ctx context.Context, v *view, told *echoes, p int, prompt 
 			scored = scored[1:] // the client did not write it
 		}
 		whole := tokens == len(scored)
-		if !send(event{tell: func() { told.scored(p, scored, whole) }}) {
+		if !send(event{do: func() { told.scored(p, scored, whole) }}) {
 			return nil
 		}
 	case req.Echo && req.Prompt[p].Tokens != nil:
@@ -158,7 +158,7 @@ func (s *Server) read(ctx context.Context, v *view, told *echoes, p int, prompt 
 		if err != nil {
 			return err
 		}
-		if !send(event{tell: func() { told.texts[p] = got.Text }}) {
+		if !send(event{do: func() { told.texts[p] = got.Text }}) {
 			return nil
 		}
 		tokens = len(prompt.Tokens)

@@ -20,7 +20,7 @@ type event struct {
 	err     error
 	outcome *liquid.Outcome // what is known of it by now
 	group   group           // of choices whose outcome it is; none: its own
-	tell    func()          // instead of a frame: to be called while nobody else calls the sink
+	do      func()          // instead of a frame: to be called while nobody else calls the sink
 	more    bool            // the next one is here already: what this one makes can leave with it
 }
 
@@ -115,8 +115,8 @@ func (f *feed) tell(ev event) *openai.Error {
 	switch {
 	case ev.err != nil:
 		return j.named(openai.FromWire(ev.err))
-	case ev.tell != nil:
-		ev.tell()
+	case ev.do != nil:
+		ev.do()
 		return nil
 	}
 	switch ev.frame.Type {
