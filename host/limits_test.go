@@ -23,12 +23,12 @@ func TestLimits_ErrorsNameTheLimitAndWhatWasSent(t *testing.T) {
 	}{
 		{413, "", "the body has 601 bytes", "at most 600", `{"model":"` + strings.Repeat("x", 589) + `"}`},
 		{400, "", "nested 10 levels deep", "at most 9", body(`"metadata":` + strings.Repeat("[", 9) + strings.Repeat("]", 9))},
-		{400, "messages", "has 3 entries", "at most 2", `{"model":"` + model + `","messages":[` + message + "," + message + "," + message + `]}`},
+		{400, "messages", "messages", "more than 2 entries", `{"model":"` + model + `","messages":[` + message + "," + message + "," + message + `]}`},
 		{400, "n", "n is 4", "between 1 and 3", body(`"n":4`)},
-		{400, "stop", "has 5 strings", "at most 4", body(`"stop":["a","b","c","d","e"]`)},
+		{400, "stop", "stop", "more than 4 entries", body(`"stop":["a","b","c","d","e"]`)},
 		{400, "stop", "a string of 6 bytes", "at most 5", body(`"stop":"aaaaaa"`)},
 		{400, "logit_bias", "has 2 entries", "at most 1", body(`"logit_bias":{"1":1,"2":1}`)},
-		{400, "tools", "has 2 entries", "at most 1", body(`"tools":[` + tool("a") + "," + tool("b") + `]`)},
+		{400, "tools", "tools", "more than 1 entries", body(`"tools":[` + tool("a") + "," + tool("b") + `]`)},
 	} {
 		r := h.do("POST", "/v1/chat/completions", c.body)
 		require.Equal(t, c.status, r.status, r.body)

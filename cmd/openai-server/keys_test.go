@@ -51,9 +51,9 @@ func TestSettings_KeysAndLimitsThatCannotBeAreRefusedByName(t *testing.T) {
 }
 
 func TestSettings_LimitsOfRequestsReachTheHost(t *testing.T) {
-	o, err := parse(t, "--max-json-depth=9", "--max-messages=1", "--max-choices=2", "--max-answers=7", "--max-stops=3", "--max-stop-bytes=4", "--max-tools=5", "--max-logit-bias=6").options(zerolog.Nop())
+	o, err := parse(t, "--max-json-depth=9", "--max-messages=1", "--max-parts=8", "--max-choices=2", "--max-answers=7", "--max-stops=3", "--max-stop-bytes=4", "--max-tools=5", "--max-logit-bias=6").options(zerolog.Nop())
 	require.NoError(t, err)
-	require.Equal(t, openai.Limits{Depth: 9, Messages: 1, Choices: 2, Stops: 3, StopBytes: 4, Tools: 5, LogitBias: 6, Answers: 7}, o.Limits)
+	require.Equal(t, openai.Limits{Depth: 9, Messages: 1, Parts: 8, Choices: 2, Stops: 3, StopBytes: 4, Tools: 5, LogitBias: 6, Answers: 7}, o.Limits)
 	o, err = parse(t).options(zerolog.Nop())
 	require.NoError(t, err)
 	require.Equal(t, openai.Limits{}.WithDefaults(), o.Limits, "the settings' defaults are those of the package")

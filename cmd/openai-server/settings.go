@@ -41,6 +41,7 @@ type settings struct {
 	MaxChoices    int   `env:"THOTH_MAX_CHOICES" default:"16" help:"Largest n of a request."`
 	MaxAnswers    int   `env:"THOTH_MAX_ANSWERS" default:"64" help:"Most answers of a completion: prompts times best_of."`
 	MaxMessages   int   `env:"THOTH_MAX_MESSAGES" default:"4096" help:"Most messages of a request."`
+	MaxParts      int   `env:"THOTH_MAX_PARTS" default:"16384" help:"Most content parts, content blocks and tool calls of all messages of a request together."`
 	MaxStops      int   `env:"THOTH_MAX_STOPS" default:"16" help:"Most stop strings of a request; 16 at most."`
 	MaxStopBytes  int   `env:"THOTH_MAX_STOP_BYTES" default:"1024" help:"Longest stop string in bytes."`
 	MaxTools      int   `env:"THOTH_MAX_TOOLS" default:"128" help:"Most tools of a request."`
@@ -120,7 +121,7 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		value float64
 	}{
 		{"THOTH_MAX_IN_FLIGHT", float64(s.MaxInFlight)}, {"THOTH_BACKGROUND_EVENT_BYTES", float64(s.BackgroundEventBytes)}, {"THOTH_MAX_CHOICES", float64(s.MaxChoices)}, {"THOTH_MAX_ANSWERS", float64(s.MaxAnswers)},
-		{"THOTH_MAX_MESSAGES", float64(s.MaxMessages)}, {"THOTH_MAX_BODY_BYTES", float64(s.MaxBodyBytes)},
+		{"THOTH_MAX_MESSAGES", float64(s.MaxMessages)}, {"THOTH_MAX_PARTS", float64(s.MaxParts)}, {"THOTH_MAX_BODY_BYTES", float64(s.MaxBodyBytes)},
 		{"THOTH_MAX_BODY_MEMORY", float64(s.MaxBodyMemory)}, {"THOTH_MAX_STOPS", float64(s.MaxStops)},
 		{"THOTH_MAX_STOP_BYTES", float64(s.MaxStopBytes)}, {"THOTH_MAX_TOOLS", float64(s.MaxTools)},
 		{"THOTH_MAX_LOGIT_BIAS", float64(s.MaxLogitBias)}, {"THOTH_MAX_JSON_DEPTH", float64(s.MaxJSONDepth)},
@@ -175,7 +176,7 @@ func (s *settings) options(log zerolog.Logger) (host.Options, error) {
 		ModelName:        s.ModelName,
 		Aliases:          s.ModelAliases,
 		DefaultMaxTokens: s.DefaultMaxTokens,
-		Limits:           openai.Limits{Depth: s.MaxJSONDepth, Choices: s.MaxChoices, Answers: s.MaxAnswers, Messages: s.MaxMessages, Stops: s.MaxStops, StopBytes: s.MaxStopBytes, LogitBias: s.MaxLogitBias, Tools: s.MaxTools},
+		Limits:           openai.Limits{Depth: s.MaxJSONDepth, Choices: s.MaxChoices, Answers: s.MaxAnswers, Messages: s.MaxMessages, Parts: s.MaxParts, Stops: s.MaxStops, StopBytes: s.MaxStopBytes, LogitBias: s.MaxLogitBias, Tools: s.MaxTools},
 		APIKeys:          keys.inference,
 		AdminKeys:        keys.admin,
 		Keys:             keys.named,

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,10 +75,18 @@ func (r *Request) mark(path string, c *CacheControl) *openai.Error {
 // end of the next text: what is kept up to there has all of it.
 type reader struct {
 	r       *Request
-	out     []prompt.Message
+	blocks  *openai.Bound // how many there may be
+	out     []draft
 	pending bool            // a mark waits for the next text
 	calls   map[string]bool // ids of the tool_use blocks so far
 	open    []string        // of the last turn, without a result yet
+}
+
+// draft is a message as it grows. Its text and its reasoning are bytes until then:
+// thousands of blocks, each put to the end of a string, would copy it as often.
+type draft struct {
+	prompt.Message
+	text, reasoning []byte
 }
 
 func (r *Request) readConversation(l openai.Limits) *openai.Error {
@@ -86,10 +95,8 @@ func (r *Request) readConversation(l openai.Limits) *openai.Error {
 		return missing("messages", "give an array of messages")
 	case len(r.Messages) == 0:
 		return openai.NewError(openai.CodeInvalidValue, "messages", "messages is empty: give at least one message")
-	case len(r.Messages) > l.Messages:
-		return invalid("messages", "has %d entries: at most %d are allowed", len(r.Messages), l.Messages)
 	}
-	d := &reader{r: r, calls: map[string]bool{}, pending: r.markedTools}
+	d := &reader{r: r, blocks: l.PartsBound(), calls: map[string]bool{}, pending: r.markedTools}
 	if e := d.system(); e != nil {
 		return e
 	}
@@ -106,15 +113,15 @@ func (r *Request) readConversation(l openai.Limits) *openai.Error {
 		return openai.NewError(openai.CodeInvalidValue, "messages", "messages have no content")
 	}
 	if m := d.out[last]; m.Role == prompt.Assistant {
-		switch trimmed := strings.TrimRightFunc(m.Content, unicode.IsSpace); {
-		case m.Reasoning != "":
+		switch trimmed := bytes.TrimRightFunc(m.text, unicode.IsSpace); {
+		case len(m.reasoning) > 0:
 			return openai.NewError(openai.CodeUnsupported, "messages", "messages end with an assistant message that has thinking: the answer can go on with text only")
-		case m.Content == "":
+		case len(m.text) == 0:
 			return openai.NewError(openai.CodeInvalidValue, "messages", "messages end with an assistant message without text: there is nothing to go on with")
-		case trimmed != m.Content:
+		case len(trimmed) != len(m.text):
 			return openai.NewError(openai.CodeInvalidValue, "messages", "messages end with an assistant message that ends in white space: leave it out, the answer goes on from there")
 		}
-		r.Prefill, d.out = m.Content, d.out[:last]
+		r.Prefill, d.out = string(m.text), d.out[:last]
 		if last--; last < 0 || d.out[last].Role == prompt.System {
 			return openai.NewError(openai.CodeInvalidValue, "messages", "messages have no user message")
 		}
@@ -123,9 +130,14 @@ func (r *Request) readConversation(l openai.Limits) *openai.Error {
 		if e := r.mark("", c); e != nil {
 			return e
 		}
-		d.out[last].Breakpoints = append(d.out[last].Breakpoints, len(d.out[last].Content))
+		d.out[last].Breakpoints = append(d.out[last].Breakpoints, len(d.out[last].text))
 	}
-	r.Conversation.Messages = d.out
+	r.Conversation.Messages = make([]prompt.Message, len(d.out))
+	for i := range d.out {
+		m := &d.out[i]
+		m.Content, m.Reasoning = string(m.text), string(m.reasoning)
+		r.Conversation.Messages[i] = m.Message
+	}
 	return nil
 }
 
@@ -134,8 +146,8 @@ func (d *reader) system() *openai.Error {
 	if !openai.Present(v) {
 		return nil
 	}
-	m := prompt.Message{Role: prompt.System}
-	blocks, e := blocksOf("system", v)
+	m := draft{Message: prompt.Message{Role: prompt.System}}
+	blocks, e := d.blocksOf("system", v)
 	if e != nil {
 		return e
 	}
@@ -148,14 +160,14 @@ func (d *reader) system() *openai.Error {
 			return e
 		}
 	}
-	if m.Content != "" {
+	if len(m.text) > 0 {
 		d.out = append(d.out, m)
 	}
 	return nil
 }
 
 // blocksOf reads content: a string is one text block.
-func blocksOf(path string, v jsontext.Value) ([]block, *openai.Error) {
+func (d *reader) blocksOf(path string, v jsontext.Value) ([]block, *openai.Error) {
 	text := "text"
 	switch v.Kind() {
 	case '"':
@@ -163,7 +175,7 @@ func blocksOf(path string, v jsontext.Value) ([]block, *openai.Error) {
 		return []block{b}, openai.DecodeAt(path, v, b.Text)
 	case '[':
 		var all []block
-		if e := openai.DecodeAt(path, v, &all); e != nil {
+		if e := openai.DecodeAt(path, v, &all, openai.ListOf[[]block](d.blocks)); e != nil {
 			return nil, e
 		}
 		for i, b := range all {
@@ -178,30 +190,30 @@ func blocksOf(path string, v jsontext.Value) ([]block, *openai.Error) {
 
 // text adds a text block to a message; between goes before it where there is text
 // already.
-func (d *reader) text(m *prompt.Message, path string, b *block, between string) *openai.Error {
+func (d *reader) text(m *draft, path string, b *block, between string) *openai.Error {
 	if b.Text == nil {
 		return missing(path+".text", "a text block has one")
 	}
-	if m.Content != "" && *b.Text != "" {
-		m.Content += between
+	if len(m.text) > 0 && *b.Text != "" {
+		m.text = append(m.text, between...)
 	}
-	m.Content += *b.Text
+	m.text = append(m.text, *b.Text...)
 	d.settle(m)
 	return d.marked(m, path, b)
 }
 
 // settle puts a mark that waits to the end of a turn's text. Templates show tools
 // before the first turn, and some after the system message's text.
-func (d *reader) settle(m *prompt.Message) {
-	if d.pending && m.Content != "" && m.Role != prompt.System {
-		m.Breakpoints = append(m.Breakpoints, len(m.Content))
+func (d *reader) settle(m *draft) {
+	if d.pending && len(m.text) > 0 && m.Role != prompt.System {
+		m.Breakpoints = append(m.Breakpoints, len(m.text))
 		d.pending = false
 	}
 }
 
-func (d *reader) marked(m *prompt.Message, path string, b *block) *openai.Error {
+func (d *reader) marked(m *draft, path string, b *block) *openai.Error {
 	if b.CacheControl != nil {
-		m.Breakpoints = append(m.Breakpoints, len(m.Content))
+		m.Breakpoints = append(m.Breakpoints, len(m.text))
 	}
 	return d.r.mark(path+".", b.CacheControl)
 }
@@ -215,7 +227,7 @@ func (d *reader) message(path string, in *InputMessage) *openai.Error {
 		return missing(path+".content", "give a string or an array of blocks")
 	}
 	path += ".content"
-	blocks, e := blocksOf(path, in.Content)
+	blocks, e := d.blocksOf(path, in.Content)
 	if e != nil {
 		return e
 	}
@@ -229,11 +241,11 @@ func (d *reader) message(path string, in *InputMessage) *openai.Error {
 }
 
 // turn is the message of a role that goes on, or a new one.
-func (d *reader) turn(role string) *prompt.Message {
+func (d *reader) turn(role string) *draft {
 	if n := len(d.out); n > 0 && d.out[n-1].Role == role {
 		return &d.out[n-1]
 	}
-	d.out = append(d.out, prompt.Message{Role: role})
+	d.out = append(d.out, draft{Message: prompt.Message{Role: role}})
 	return &d.out[len(d.out)-1]
 }
 
@@ -289,12 +301,12 @@ func (d *reader) result(path string, b *block) *openai.Error {
 		return invalid(path+".tool_use_id", "is %q: the message before has no tool_use with this id that is not answered yet", openai.Clip(b.ToolUseID))
 	}
 	d.open = slices.Delete(d.open, at, at+1)
-	m := prompt.Message{Role: prompt.ToolResult, ToolCallID: b.ToolUseID}
+	m := draft{Message: prompt.Message{Role: prompt.ToolResult, ToolCallID: b.ToolUseID}}
 	if b.IsError {
-		m.Content = errorPrefix
+		m.text = append(m.text, errorPrefix...)
 	}
 	if openai.Present(b.Content) {
-		inner, e := blocksOf(path+".content", b.Content)
+		inner, e := d.blocksOf(path+".content", b.Content)
 		if e != nil {
 			return e
 		}
@@ -337,7 +349,7 @@ func (d *reader) assistant(path string, blocks []block) *openai.Error {
 			if b.Thinking == nil {
 				return missing(at+".thinking", "a thinking block has one")
 			}
-			m.Reasoning += *b.Thinking
+			m.reasoning = append(m.reasoning, *b.Thinking...)
 		case "tool_use":
 			if e := d.call(m, at, &b); e != nil {
 				return e
@@ -349,7 +361,7 @@ func (d *reader) assistant(path string, blocks []block) *openai.Error {
 	return nil
 }
 
-func (d *reader) call(m *prompt.Message, path string, b *block) *openai.Error {
+func (d *reader) call(m *draft, path string, b *block) *openai.Error {
 	switch {
 	case b.ID == "":
 		return missing(path+".id", "the tool_result names its tool_use by it")

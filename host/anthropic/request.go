@@ -79,7 +79,7 @@ type OutputFormat struct {
 // which needs no max_tokens.
 func Decode(body []byte, l openai.Limits, counting bool) (*Request, *openai.Error) {
 	r := new(Request)
-	if e := openai.Decode(body, l, r); e != nil {
+	if e := openai.Decode(body, l, r, openai.ListOf[[]InputMessage](&openai.Bound{Most: l.WithDefaults().Messages}), openai.ListOf[[]jsontext.Value](&openai.Bound{Most: l.WithDefaults().Tools})); e != nil {
 		return nil, e
 	}
 	l = l.WithDefaults()

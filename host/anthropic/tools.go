@@ -33,10 +33,7 @@ type ToolChoice struct {
 // toolName is what a tool may be called, as at Anthropic.
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
 
-func (r *Request) readTools(l openai.Limits) *openai.Error {
-	if len(r.RawTools) > l.Tools {
-		return invalid("tools", "has %d entries: at most %d are allowed", len(r.RawTools), l.Tools)
-	}
+func (r *Request) readTools(openai.Limits) *openai.Error {
 	for i, v := range r.RawTools {
 		path := fmt.Sprintf("tools[%d]", i)
 		if v.Kind() != '{' {

@@ -64,8 +64,8 @@ func (p *Prompts) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return p.read
 
 // promptsUpTo decodes prompts, of a list one more than most: it is refused for it,
 // and what came after would only take memory until then, many times its bytes.
-func promptsUpTo(most int) json.Options {
-	return json.WithUnmarshalers(json.UnmarshalFromFunc(func(dec *jsontext.Decoder, p *Prompts) error { return p.read(dec, most) }))
+func promptsUpTo(most int) *json.Unmarshalers {
+	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, p *Prompts) error { return p.read(dec, most) })
 }
 
 func (p *Prompts) read(dec *jsontext.Decoder, most int) error {

@@ -16,10 +16,14 @@ import (
 // recursive reader must not meet 20,000.
 const maxDepth = 128
 
+// maxNames bounds the names of one object, all of which the decoder keeps in order to
+// find one that stands there twice.
+const maxNames = 1 << 14
+
 // DecodeChat decodes and validates a request body.
 func DecodeChat(body []byte, l Limits) (*ChatRequest, *Error) {
 	r := new(ChatRequest)
-	if e := decodeBody(body, l, r); e != nil {
+	if e := r.decode(body, l); e != nil {
 		return nil, e
 	}
 	if err := r.validate(l); err != nil {
@@ -28,18 +32,34 @@ func DecodeChat(body []byte, l Limits) (*ChatRequest, *Error) {
 	return r, nil
 }
 
-// decodeBody decodes a body that is not nested too deeply.
-func decodeBody(body []byte, l Limits, into any, opts ...json.Options) *Error {
-	if most, has := l.WithDefaults().Depth, depth(body); has > most {
-		return NewError(CodeInvalidJSON, "", "the body is nested %d levels deep: at most %d are allowed", has, most)
-	}
-	return decodeAt("", body, into, opts...)
+// decode is what a chat's body and that of a prompt alone have in common.
+func (r *ChatRequest) decode(body []byte, l Limits) *Error {
+	parts := l.PartsBound()
+	return decodeBody(body, l, r, ListOf[[]Message](&Bound{Most: l.WithDefaults().Messages}), ListOf[[]part](parts), ListOf[[]ToolCall](parts),
+		ListOf[[]string](&Bound{Most: maxGuidedChoices}))
 }
 
-// depth is the deepest nesting of arrays and objects, without recursion and
-// without trusting the text to be JSON.
-func depth(b []byte) int {
-	deepest, now, inString, escaped := 0, 0, false, false
+// decodeBody decodes a body that is not nested too deeply, and in which no object is
+// too wide; lists are bounded beside those that every endpoint has.
+func decodeBody(body []byte, l Limits, into any, lists ...*json.Unmarshalers) *Error {
+	l = l.WithDefaults()
+	deepest, widest := extent(body)
+	switch {
+	case deepest > l.Depth:
+		return NewError(CodeInvalidJSON, "", "the body is nested %d levels deep: at most %d are allowed", deepest, l.Depth)
+	case widest > maxNames:
+		return NewError(CodeInvalidJSON, "", "an object in the body has %d names: at most %d are allowed", widest, maxNames)
+	}
+	return decodeAt("", body, into, append(lists, ListOf[Stop](&Bound{Most: l.Stops}))...)
+}
+
+// extent is the deepest nesting of arrays and objects, and the most names that one of
+// its objects has, without recursion and without trusting the text to be JSON. Objects
+// are not counted below the depth that is allowed by default: they are refused, or
+// their operator has wanted them.
+func extent(b []byte) (deepest, widest int) {
+	var names [maxDepth + 1]int // of the open object at each depth
+	now, inString, escaped := 0, false, false
 	for _, c := range b {
 		switch {
 		case escaped:
@@ -54,18 +74,23 @@ func depth(b []byte) int {
 		case c == '"':
 			inString = true
 		case c == '{' || c == '[':
-			now++
+			if now++; now >= 0 && now < len(names) {
+				names[now] = 0
+			}
 			deepest = max(deepest, now)
 		case c == '}' || c == ']':
 			now--
+		case c == ':' && now >= 0 && now < len(names):
+			names[now]++
+			widest = max(widest, names[now])
 		}
 	}
-	return deepest
+	return deepest, widest
 }
 
 // decodeAt decodes a part of the body that was kept as text; at is its path.
-func decodeAt(at string, v jsontext.Value, into any, opts ...json.Options) *Error {
-	if err := json.Unmarshal(v, into, opts...); err != nil {
+func decodeAt(at string, v jsontext.Value, into any, lists ...*json.Unmarshalers) *Error {
+	if err := json.Unmarshal(v, into, withLists(lists)...); err != nil {
 		return decodeError(at, err)
 	}
 	return nil
@@ -89,6 +114,10 @@ func decodeError(at string, err error) *Error {
 	}
 	if errors.As(err, &sem) {
 		path := below(at, sem.JSONPointer)
+		var long tooMany
+		if errors.As(err, &long) {
+			return NewError(CodeInvalidValue, path, "%s %s", path, long)
+		}
 		for _, own := range []error{errInteger, errIntegerSize, errStop, errContent, errArguments, errPrompt} {
 			if errors.Is(err, own) {
 				return NewError(CodeInvalidType, path, "%s %s", path, own)

@@ -113,8 +113,11 @@ func (r *EmbeddingRequest) readInput(l Limits) *Error {
 			continue
 		}
 		tokens, e := readTokens(at, item, l)
-		if e != nil {
+		switch {
+		case e != nil:
 			return e
+		case len(tokens) == 0:
+			return NewError(CodeInvalidValue, at, "%s is empty", at)
 		}
 		r.Tokens = append(r.Tokens, tokens)
 	}
@@ -143,9 +146,6 @@ func readTokens(at string, list jsontext.Value, l Limits) ([]int32, *Error) {
 			return nil, NewError(CodeInvalidValue, name, "%s is %d: this model's ids run from 0 to %d", name, id, l.Vocabulary-1)
 		}
 		out = append(out, int32(id))
-	}
-	if len(out) == 0 {
-		return nil, NewError(CodeInvalidValue, at, "%s is empty", at)
 	}
 	return out, nil
 }

@@ -183,8 +183,8 @@ func (r *ChatRequest) guidedChoice() (Format, *Error) {
 	switch n := len(r.GuidedChoice); {
 	case r.GuidedChoice == nil:
 		return Format{}, nil
-	case n == 0 || n > maxGuidedChoices:
-		return Format{}, NewError(CodeInvalidValue, "guided_choice", "guided_choice has %d strings: allowed are 1 to %d", n, maxGuidedChoices)
+	case n == 0:
+		return Format{}, NewError(CodeInvalidValue, "guided_choice", "guided_choice is empty: allowed are 1 to %d strings", maxGuidedChoices)
 	}
 	total := 0
 	for i, s := range r.GuidedChoice {

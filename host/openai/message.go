@@ -3,6 +3,7 @@ package openai
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -79,6 +80,7 @@ func (c *Content) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 // join checks the parts and puts their texts together as one string, the way
 // the string form would have it.
 func (c *Content) join(path string) *Error {
+	var all strings.Builder // thousands of parts one after the other would be copied as often
 	for i, p := range c.parts {
 		at := fmt.Sprintf("%s.content[%d]", path, i)
 		if p.Type == nil {
@@ -95,7 +97,7 @@ func (c *Content) join(path string) *Error {
 		if text == nil {
 			return NewError(CodeMissing, at+"."+*p.Type, "%s.%s is missing", at, *p.Type)
 		}
-		c.Text += *text
+		all.WriteString(*text)
 		if p.Breakpoint == nil {
 			continue
 		}
@@ -106,10 +108,12 @@ func (c *Content) join(path string) *Error {
 		if err := p.Breakpoint.validate(at); err != nil {
 			return err
 		}
-		c.Breakpoints = append(c.Breakpoints, len(c.Text))
+		c.Breakpoints = append(c.Breakpoints, all.Len())
 		c.ttl = max(c.ttl, lifetime(p.Breakpoint.TTL))
 	}
-	c.parts = nil
+	if c.parts != nil {
+		c.Text, c.parts = all.String(), nil
+	}
 	return nil
 }
 
@@ -233,7 +237,7 @@ func checkArguments(path string, arguments *string) *Error {
 		*arguments = "{}"
 	}
 	v := jsontext.Value(*arguments)
-	if depth(v) > maxDepth || !v.IsValid() || v.Kind() != '{' {
+	if deepest, widest := extent(v); deepest > maxDepth || widest > maxNames || !v.IsValid() || v.Kind() != '{' {
 		return NewError(CodeInvalidValue, path, "%s must be a string that holds a JSON object", path)
 	}
 	return nil

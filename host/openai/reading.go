@@ -3,6 +3,7 @@ package openai
 import (
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -10,10 +11,15 @@ import (
 // this one does.
 
 // Decode decodes a body that is not nested too deeply; the error names the field.
-func Decode(body []byte, l Limits, into any) *Error { return decodeBody(body, l, into) }
+// Lists of it are bounded where they are given by [ListOf].
+func Decode(body []byte, l Limits, into any, lists ...*json.Unmarshalers) *Error {
+	return decodeBody(body, l, into, lists...)
+}
 
 // DecodeAt decodes a part of a body that was kept as text; at is its path.
-func DecodeAt(at string, v jsontext.Value, into any) *Error { return decodeAt(at, v, into) }
+func DecodeAt(at string, v jsontext.Value, into any, lists ...*json.Unmarshalers) *Error {
+	return decodeAt(at, v, into, lists...)
+}
 
 // Present tells a field that was given from one that is absent or null.
 func Present(v jsontext.Value) bool { return present(v) }

@@ -109,9 +109,6 @@ func (r *Sampling) validateBias(l Limits) *Error {
 }
 
 func (s Stop) validate(l Limits) *Error {
-	if len(s) > l.Stops {
-		return NewError(CodeInvalidValue, "stop", "stop has %d strings: at most %d are allowed", len(s), l.Stops)
-	}
 	for _, one := range s {
 		switch {
 		case one == "":

@@ -112,8 +112,10 @@ func NewTokenList(a *wire.TokenizeResponse, pieces bool) *TokenList {
 
 // DetokenizeRequest is the body of POST /detokenize.
 type DetokenizeRequest struct {
-	Model  *string `json:"model"`
-	Tokens []Int   `json:"tokens"`
+	Model *string        `json:"model"`
+	Raw   jsontext.Value `json:"tokens"`
+
+	Tokens []int32 `json:"-"`
 }
 
 // DecodeDetokenize decodes and validates a body.
@@ -122,29 +124,23 @@ func DecodeDetokenize(body []byte, l Limits) (*DetokenizeRequest, *Error) {
 	if e := decodeBody(body, l, r); e != nil {
 		return nil, e
 	}
-	if r.Tokens == nil {
+	switch {
+	case !present(r.Raw):
 		return nil, NewError(CodeMissing, "tokens", "tokens is missing: give an array of token ids")
+	case r.Raw.Kind() != '[':
+		return nil, NewError(CodeInvalidType, "tokens", "tokens must be an array of token ids, not %s", kindName(r.Raw.Kind()))
 	}
-	for i, id := range r.Tokens {
-		switch {
-		case id < 0 || id > maxTokenID:
-			return nil, NewError(CodeInvalidValue, "tokens", "tokens[%d] is %d: a token id is from 0 to %d", i, id, maxTokenID)
-		case l.Vocabulary > 0 && id >= Int(l.Vocabulary):
-			return nil, NewError(CodeInvalidValue, "tokens", "tokens[%d] is %d: this model's ids run from 0 to %d", i, id, l.Vocabulary-1)
-		}
-	}
-	return r, nil
+	var e *Error
+	r.Tokens, e = readTokens("tokens", r.Raw, l)
+	r.Raw = nil
+	return r, e
 }
 
 const maxTokenID = 1<<31 - 1
 
 // Wire is the station's request: control tokens are written as text.
 func (r *DetokenizeRequest) Wire() *wire.DetokenizeRequest {
-	q := &wire.DetokenizeRequest{Tokens: make([]int32, len(r.Tokens)), Special: true}
-	for i, id := range r.Tokens {
-		q.Tokens[i] = int32(id)
-	}
-	return q
+	return &wire.DetokenizeRequest{Tokens: r.Tokens, Special: true}
 }
 
 // Detokenized answers POST /detokenize.
@@ -156,7 +152,7 @@ type Detokenized struct {
 // a chat, whose model may be left out.
 func DecodeTemplate(body []byte, l Limits, model string) (*ChatRequest, *Error) {
 	r := new(ChatRequest)
-	if e := decodeBody(body, l, r); e != nil {
+	if e := r.decode(body, l); e != nil {
 		return nil, e
 	}
 	if r.Model == nil {

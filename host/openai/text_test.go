@@ -38,13 +38,16 @@ func TestToken_PiecesAreTextOrBytes(t *testing.T) {
 }
 
 func TestDecodeDetokenize_IdsAreThoseOfTheModel(t *testing.T) {
-	for _, bad := range []string{`[-1]`, `[100]`, `[2147483648]`, `[0,0,100]`} {
+	for bad, at := range map[string]string{`[-1]`: "tokens[0]", `[100]`: "tokens[0]", `[2147483648]`: "tokens[0]", `[0,0,100]`: "tokens[2]", `5`: "tokens", `"a"`: "tokens"} {
 		_, e := DecodeDetokenize([]byte(`{"tokens":`+bad+`}`), Limits{Vocabulary: 100})
-		require.Equal(t, "tokens", *e.Param, bad)
+		require.Equal(t, at, *e.Param, bad)
 	}
 	_, e := DecodeDetokenize([]byte(`{"tokens":[2147483648]}`), Limits{})
 	require.NotNil(t, e, "32 bits, also before the vocabulary is known")
-	r, e := DecodeDetokenize([]byte(`{"tokens":[99,0.0]}`), Limits{Vocabulary: 100})
+	r, e := DecodeDetokenize([]byte(`{"tokens":[]}`), Limits{})
+	require.Nil(t, e)
+	require.Empty(t, r.Tokens)
+	r, e = DecodeDetokenize([]byte(`{"tokens":[99,0.0]}`), Limits{Vocabulary: 100})
 	require.Nil(t, e)
 	require.Equal(t, []int32{99, 0}, r.Wire().Tokens)
 }

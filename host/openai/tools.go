@@ -47,11 +47,8 @@ func (r *ChatRequest) validateTools(l Limits) *Error {
 			return NewError(CodeInvalidType, "tools", "tools must be an array, not %s", kindName(r.RawTools.Kind()))
 		}
 		var all []jsontext.Value
-		if err := decodeAt("tools", r.RawTools, &all); err != nil {
+		if err := decodeAt("tools", r.RawTools, &all, ListOf[[]jsontext.Value](&Bound{Most: l.Tools})); err != nil {
 			return err
-		}
-		if len(all) > l.Tools {
-			return NewError(CodeInvalidValue, "tools", "tools has %d entries: at most %d are allowed", len(all), l.Tools)
 		}
 		for i, v := range all {
 			t, err := newTool(fmt.Sprintf("tools[%d]", i), v)
@@ -65,7 +62,7 @@ func (r *ChatRequest) validateTools(l Limits) *Error {
 			r.Tools = append(r.Tools, t)
 		}
 	}
-	return r.validateToolChoice()
+	return r.validateToolChoice(l)
 }
 
 // newTool reads one entry of tools.
@@ -156,7 +153,7 @@ type namedTool struct {
 	} `json:"function"`
 }
 
-func (r *ChatRequest) validateToolChoice() *Error {
+func (r *ChatRequest) validateToolChoice(l Limits) *Error {
 	const path = "tool_choice"
 	r.Choice = ToolChoice{Mode: ToolNone}
 	if len(r.Tools) > 0 {
@@ -186,12 +183,12 @@ func (r *ChatRequest) validateToolChoice() *Error {
 		}
 		return nil
 	case '{':
-		return r.validateToolObject(path, v)
+		return r.validateToolObject(path, v, l)
 	}
 	return NewError(CodeInvalidType, path, "tool_choice must be %s, not %s", toolChoices, kindName(v.Kind()))
 }
 
-func (r *ChatRequest) validateToolObject(path string, v jsontext.Value) *Error {
+func (r *ChatRequest) validateToolObject(path string, v jsontext.Value, l Limits) *Error {
 	var in struct {
 		namedTool
 		AllowedTools *struct {
@@ -199,7 +196,7 @@ func (r *ChatRequest) validateToolObject(path string, v jsontext.Value) *Error {
 			Tools []namedTool `json:"tools"`
 		} `json:"allowed_tools"`
 	}
-	if err := decodeAt(path, v, &in); err != nil {
+	if err := decodeAt(path, v, &in, ListOf[[]namedTool](&Bound{Most: l.Tools})); err != nil {
 		return err
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 type Limits struct {
 	Depth      int // nesting of arrays and objects in a body; default 128
 	Messages   int // most messages; default 4096
+	Parts      int // most content parts, content blocks and tool calls of all messages; default 16384
 	Choices    int // most choices (n); default 16
 	Stops      int // most stop strings; default 16 (OpenAI: 4; the station's own limit is 16)
 	StopBytes  int // longest stop string in bytes; default 1024
@@ -25,7 +26,7 @@ func (l Limits) WithDefaults() Limits {
 	for _, f := range []struct {
 		v *int
 		d int
-	}{{&l.Depth, maxDepth}, {&l.Messages, 4096}, {&l.Choices, 16}, {&l.Stops, 16}, {&l.StopBytes, 1024}, {&l.Answers, 64}, {&l.LogitBias, 1024}, {&l.Tools, 128}} {
+	}{{&l.Depth, maxDepth}, {&l.Messages, 4096}, {&l.Parts, 16384}, {&l.Choices, 16}, {&l.Stops, 16}, {&l.StopBytes, 1024}, {&l.Answers, 64}, {&l.LogitBias, 1024}, {&l.Tools, 128}} {
 		if *f.v == 0 {
 			*f.v = f.d
 		}
@@ -57,8 +58,6 @@ func (r *ChatRequest) validateMessages(l Limits) *Error {
 		return NewError(CodeMissing, "messages", "messages is missing: give an array of messages")
 	case len(r.Messages) == 0:
 		return NewError(CodeInvalidValue, "messages", "messages is empty: give at least one message")
-	case len(r.Messages) > l.Messages:
-		return NewError(CodeInvalidValue, "messages", "messages has %d entries: at most %d are allowed", len(r.Messages), l.Messages)
 	}
 	calls := map[string]bool{} // ids of the calls so far
 	for i := range r.Messages {

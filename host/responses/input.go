@@ -30,20 +30,17 @@ func (r *Request) readInput(l openai.Limits) *openai.Error {
 		r.Input = []Item{{Type: TypeMessage, Role: roleUser, Content: []Part{{Type: partInput, Text: s}}}}
 	case v.Kind() == '[':
 		var all []jsontext.Value
-		if e := openai.DecodeAt(path, v, &all); e != nil {
+		if e := openai.DecodeAt(path, v, &all, openai.ListOf[[]jsontext.Value](&openai.Bound{Most: l.Messages})); e != nil {
 			return e
 		}
-		switch {
-		case len(all) == 0 && r.PreviousID == "" && !r.counting:
+		if len(all) == 0 && r.PreviousID == "" && !r.counting {
 			return openai.NewError(openai.CodeInvalidValue, path, "input is empty: give at least one item")
-		case len(all) > l.Messages:
-			return invalid(path, "has %d items: at most %d are allowed", len(all), l.Messages)
 		}
 		r.Input = make([]Item, len(all))
 		for i, one := range all {
 			at := fmt.Sprintf("%s[%d]", path, i)
 			var e *openai.Error
-			if r.Input[i], e = readItem(at, one); e != nil {
+			if r.Input[i], e = readItem(at, one, r.parts); e != nil {
 				return e
 			}
 			if e := r.checkItem(at, &r.Input[i]); e != nil {
@@ -113,8 +110,9 @@ func (i *Item) open(path string) *openai.Error {
 
 const typesAllowed = "allowed are message, function_call, function_call_output, reasoning and item_reference"
 
-// readItem reads one item; path is where it stands, "" for one by itself.
-func readItem(path string, v jsontext.Value) (Item, *openai.Error) {
+// readItem reads one item, whose parts are counted; path is where it stands, "" for one
+// by itself.
+func readItem(path string, v jsontext.Value, bound *openai.Bound) (Item, *openai.Error) {
 	if v.Kind() != '{' {
 		return Item{}, wrongKind(path, "an object", v)
 	}
@@ -160,10 +158,10 @@ func readItem(path string, v jsontext.Value) (Item, *openai.Error) {
 			return it, missing(at(path, "role"), rolesAllowed)
 		}
 		it.Role, it.Phase = *in.Role, in.Phase
-		e = it.readMessage(path, in.Content)
+		e = it.readMessage(path, in.Content, bound)
 	case TypeReasoning:
 		it.Encrypted = in.Encrypted
-		e = it.readReasoning(path, in.Content, in.Summary)
+		e = it.readReasoning(path, in.Content, in.Summary, bound)
 	case TypeCall:
 		it.CallID, it.Name = in.CallID, in.Name
 		switch {
@@ -180,7 +178,7 @@ func readItem(path string, v jsontext.Value) (Item, *openai.Error) {
 		if it.CallID == "" {
 			return it, missing(at(path, "call_id"), "it names the call that this is the output of")
 		}
-		e = it.readOutput(at(path, "output"), in.Output)
+		e = it.readOutput(at(path, "output"), in.Output, bound)
 	case TypeReference:
 		if it.ID == "" {
 			return it, missing(at(path, "id"), "it names the item")
@@ -198,7 +196,7 @@ func (i *Item) known() bool {
 
 const rolesAllowed = "allowed are user, assistant, system and developer"
 
-func (i *Item) readMessage(path string, content jsontext.Value) (e *openai.Error) {
+func (i *Item) readMessage(path string, content jsontext.Value, bound *openai.Bound) (e *openai.Error) {
 	kind, allowed := partInput, []string{partInput}
 	switch i.Role {
 	case roleUser, roleSystem, roleDeveloper:
@@ -222,25 +220,25 @@ func (i *Item) readMessage(path string, content jsontext.Value) (e *openai.Error
 	case content.Kind() != '[':
 		return wrongKind(path, "a string or an array of parts", content)
 	}
-	i.Content, e = readParts(path, content, allowed)
+	i.Content, e = readParts(path, content, allowed, bound)
 	return e
 }
 
-func (i *Item) readReasoning(path string, content, summary jsontext.Value) (e *openai.Error) {
+func (i *Item) readReasoning(path string, content, summary jsontext.Value, bound *openai.Bound) (e *openai.Error) {
 	if openai.Present(content) {
-		if i.Content, e = readParts(at(path, "content"), content, []string{partReasoning}); e != nil {
+		if i.Content, e = readParts(at(path, "content"), content, []string{partReasoning}, bound); e != nil {
 			return e
 		}
 	}
 	if openai.Present(summary) {
-		if i.Summary, e = readParts(at(path, "summary"), summary, []string{partSummary}); e != nil {
+		if i.Summary, e = readParts(at(path, "summary"), summary, []string{partSummary}, bound); e != nil {
 			return e
 		}
 	}
 	return nil
 }
 
-func (i *Item) readOutput(path string, v jsontext.Value) (e *openai.Error) {
+func (i *Item) readOutput(path string, v jsontext.Value, bound *openai.Bound) (e *openai.Error) {
 	switch {
 	case !openai.Present(v):
 		return missing(path, "give a string or an array of input_text parts")
@@ -249,24 +247,27 @@ func (i *Item) readOutput(path string, v jsontext.Value) (e *openai.Error) {
 	case v.Kind() != '[':
 		return wrongKind(path, "a string or an array of input_text parts", v)
 	}
-	i.Output.Parts, e = readParts(path, v, []string{partInput})
+	i.Output.Parts, e = readParts(path, v, []string{partInput}, bound)
 	return e
+}
+
+// inputPart is a part as it comes.
+type inputPart struct {
+	Type       *string                 `json:"type"`
+	Text       *string                 `json:"text"`
+	Refusal    *string                 `json:"refusal"`
+	Breakpoint *openai.CacheBreakpoint `json:"prompt_cache_breakpoint"`
 }
 
 // readParts reads an array of parts, none of them of another type than those allowed.
 // Annotations and log-probabilities, which clients replay, mean nothing to the model and
 // may be many times its text: they are passed over.
-func readParts(path string, v jsontext.Value, allowed []string) ([]Part, *openai.Error) {
+func readParts(path string, v jsontext.Value, allowed []string, bound *openai.Bound) ([]Part, *openai.Error) {
 	if v.Kind() != '[' {
 		return nil, wrongKind(path, "an array of parts", v)
 	}
-	var all []struct {
-		Type       *string                 `json:"type"`
-		Text       *string                 `json:"text"`
-		Refusal    *string                 `json:"refusal"`
-		Breakpoint *openai.CacheBreakpoint `json:"prompt_cache_breakpoint"`
-	}
-	if e := openai.DecodeAt(path, v, &all); e != nil {
+	var all []inputPart
+	if e := openai.DecodeAt(path, v, &all, openai.ListOf[[]inputPart](bound)); e != nil {
 		return nil, e
 	}
 	parts := make([]Part, len(all))

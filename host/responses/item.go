@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"math"
 	"strings"
 
 	"thoth/host/openai"
@@ -95,9 +96,9 @@ func TextBytes(items []Item) (n int) {
 	return n
 }
 
-// UnmarshalJSON reads an item that was stored, or one of a client.
+// UnmarshalJSON reads an item that was stored, whose parts were counted when it came.
 func (i *Item) UnmarshalJSON(b []byte) error {
-	read, e := readItem("", b)
+	read, e := readItem("", b, &openai.Bound{Most: math.MaxInt})
 	if e != nil {
 		return e
 	}

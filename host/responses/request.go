@@ -59,6 +59,7 @@ type Request struct {
 	format      FormatUsed // text.format as the response says it
 	tools       []ToolUsed
 	counting    bool // the tokens of the prompt are all that is asked for
+	parts       *openai.Bound
 	breakpoints int
 	ttl         time.Duration // the longest of them
 }
@@ -92,8 +93,8 @@ const (
 // Decode decodes and validates a body; counting tells that it is input_tokens', which
 // needs neither model nor input.
 func Decode(body []byte, l openai.Limits, counting bool) (*Request, *openai.Error) {
-	r := &Request{counting: counting}
-	if e := openai.Decode(body, l, r); e != nil {
+	r := &Request{counting: counting, parts: l.PartsBound()}
+	if e := openai.Decode(body, l, r, openai.ListOf[[]string](&openai.Bound{Most: maxInclude})); e != nil {
 		return nil, e
 	}
 	l = l.WithDefaults()

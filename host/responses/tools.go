@@ -28,11 +28,8 @@ func (r *Request) readTools(l openai.Limits) *openai.Error {
 		return wrongKind("tools", "an array", r.RawTools)
 	}
 	var all []jsontext.Value
-	if e := openai.DecodeAt("tools", r.RawTools, &all); e != nil {
+	if e := openai.DecodeAt("tools", r.RawTools, &all, openai.ListOf[[]jsontext.Value](&openai.Bound{Most: l.Tools})); e != nil {
 		return e
-	}
-	if len(all) > l.Tools {
-		return invalid("tools", "has %d entries: at most %d are allowed", len(all), l.Tools)
 	}
 	for i, v := range all {
 		if e := r.readTool(fmt.Sprintf("tools[%d]", i), v); e != nil {
@@ -113,7 +110,7 @@ type namedTool struct {
 	Name *string `json:"name"`
 }
 
-func (r *Request) readToolChoice(openai.Limits) *openai.Error {
+func (r *Request) readToolChoice(l openai.Limits) *openai.Error {
 	const path = "tool_choice"
 	r.Choice.Mode = openai.ToolNone
 	if len(r.Tools) > 0 {
@@ -124,7 +121,7 @@ func (r *Request) readToolChoice(openai.Limits) *openai.Error {
 	case !openai.Present(v):
 		return nil
 	case v.Kind() == '{':
-		return r.readToolObject(path, v)
+		return r.readToolObject(path, v, l)
 	case v.Kind() != '"':
 		return wrongKind(path, toolChoices, v)
 	}
@@ -147,13 +144,13 @@ func (r *Request) readToolChoice(openai.Limits) *openai.Error {
 	return nil
 }
 
-func (r *Request) readToolObject(path string, v jsontext.Value) *openai.Error {
+func (r *Request) readToolObject(path string, v jsontext.Value, l openai.Limits) *openai.Error {
 	var in struct {
 		namedTool
 		Mode  *openai.ToolMode `json:"mode"`
 		Tools []namedTool      `json:"tools"`
 	}
-	if e := openai.DecodeAt(path, v, &in); e != nil {
+	if e := openai.DecodeAt(path, v, &in, openai.ListOf[[]namedTool](&openai.Bound{Most: l.Tools})); e != nil {
 		return e
 	}
 	switch {

@@ -13,6 +13,9 @@ import (
 // maxTopLogprobs is OpenAI's limit and the wire's.
 const maxTopLogprobs = 20
 
+// maxInclude is more than there are values of include.
+const maxInclude = 64
+
 // maxUser is the most characters of user, which is stored with every response.
 const maxUser = 512
 
