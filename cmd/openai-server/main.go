@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
@@ -51,6 +52,7 @@ func run() int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	gcfloor.Hold(host.HeapFloor)
+	limitMemory(set.logger(), memlimit.FromCgroup)
 
 	p, err := newProgram(&set)
 	if err == nil {
