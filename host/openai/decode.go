@@ -3,6 +3,7 @@ package openai
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -126,6 +127,9 @@ func decodeError(at string, err error) *Error {
 		if path == "" {
 			return NewError(CodeInvalidType, "", "the body must be a JSON object, not %s", kindName(sem.JSONKind))
 		}
+		if sem.JSONKind == '0' && typeName(sem.GoType) == aNumber {
+			return NewError(CodeInvalidValue, path, "%s is too large a number: at most %g, of either sign, is allowed in any parameter", path, math.MaxFloat64)
+		}
 		return NewError(CodeInvalidType, path, "%s must be %s, not %s", path, typeName(sem.GoType), kindName(sem.JSONKind))
 	}
 	return NewError(CodeInvalidJSON, "", "the body is not valid JSON")
@@ -167,6 +171,8 @@ func kindName(k jsontext.Kind) string {
 	return "another type"
 }
 
+const aNumber = "a number"
+
 func typeName(t reflect.Type) string {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -180,7 +186,7 @@ func typeName(t reflect.Type) string {
 	case reflect.Bool:
 		return "a boolean (true or false)"
 	case reflect.Float64, reflect.Float32:
-		return "a number"
+		return aNumber
 	case reflect.Int64, reflect.Int:
 		return "an integer"
 	case reflect.Slice:

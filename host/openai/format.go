@@ -102,8 +102,12 @@ func (r *ChatRequest) responseFormat() (Format, *Error) {
 	var in struct {
 		Type       *string        `json:"type"`
 		JSONSchema jsontext.Value `json:"json_schema"`
+		Rest       jsontext.Value `json:",embed"`
 	}
 	if err := decodeAt(path, v, &in); err != nil {
+		return Format{}, err
+	}
+	if err := ChatParameters.RefuseIn(path, in.Rest); err != nil {
 		return Format{}, err
 	}
 	switch {
@@ -133,8 +137,12 @@ func schemaFormat(path string, v jsontext.Value) (Format, *Error) {
 		Description string         `json:"description"`
 		Schema      jsontext.Value `json:"schema"`
 		Strict      *bool          `json:"strict"`
+		Rest        jsontext.Value `json:",embed"`
 	}
 	if err := decodeAt(path, v, &in); err != nil {
+		return Format{}, err
+	}
+	if err := ChatParameters.RefuseIn(path, in.Rest); err != nil {
 		return Format{}, err
 	}
 	if err := checkName(path+".name", in.Name); err != nil {

@@ -28,9 +28,9 @@ func TestListOf_TooManyAreNotKept(t *testing.T) {
 		param, message       string
 		copies               float64 // of the body; what is first kept as text is one
 	}{
-		{head + `"messages":[`, `{}`, `]}`, chat, "messages", "messages has more than 4096 entries", 0.5},
-		{head + `"messages":[`, `0`, `]}`, chat, "messages[0]", "messages[0] must be an object", 0.5},
-		{head + `"messages":[`, `{}`, `]}`, template, "messages", "messages has more than 4096 entries", 0.5},
+		{head + `"messages":[`, `{}`, `]}`, chat, "messages", "messages has more than 4096 entries", 0.75},
+		{head + `"messages":[`, `0`, `]}`, chat, "messages[0]", "messages[0] must be an object", 0.75},
+		{head + `"messages":[`, `{}`, `]}`, template, "messages", "messages has more than 4096 entries", 0.75},
 		{head + `"messages":[{"role":"user","content":[`, `{}`, `]}]}`, chat, "messages[0].content", "at most 16384 content parts and tool calls are allowed", 0.5},
 		{head + `"messages":[{"role":"assistant","tool_calls":[`, `{}`, `]}]}`, chat, "messages[0].tool_calls", "at most 16384 content parts and tool calls are allowed", 1},
 		{head + user + `,"stop":[`, `""`, `]}`, chat, "stop", "stop has more than 16 entries", 0.5},

@@ -29,6 +29,7 @@ type Message struct {
 	Role       *string    `json:"role"`
 	Content    Content    `json:"content"`
 	Name       string     `json:"name"`
+	Refusal    *string    `json:"refusal"` // of an assistant: text, as a part of this type
 	ToolCalls  []ToolCall `json:"tool_calls"`
 	ToolCallID string     `json:"tool_call_id"`
 
@@ -181,6 +182,13 @@ func (m *Message) validate(i int) *Error {
 		}
 	default:
 		return NewError(CodeInvalidValue, path+".role", "%s.role is %q: allowed are %s", path, clip(*m.Role), rolesAllowed)
+	}
+	if s := text(m.Refusal); s != "" {
+		if role != RoleAssistant {
+			return NewError(CodeInvalidValue, path+".refusal", "%s.refusal is only allowed in assistant messages", path)
+		}
+		m.Content.Given = true
+		m.Content.Text += s
 	}
 	if m.ReasoningContent == nil {
 		m.ReasoningContent = m.Reasoning

@@ -256,3 +256,27 @@ func FuzzDecodeChat_NeverPanicsAndAlwaysNamesAStatus(f *testing.F) {
 		}
 	})
 }
+
+func TestDecodeChat_ARefusalIsTextOfItsTurn(t *testing.T) {
+	body := func(m string) []byte {
+		return []byte(`{"model":"m","messages":[{"role":"user","content":"a"},` + m + `]}`)
+	}
+	for m, want := range map[string]string{
+		`{"role":"assistant","content":null,"refusal":"No."}`:                              "No.",
+		`{"role":"assistant","refusal":"No."}`:                                             "No.",
+		`{"role":"assistant","content":"Well. ","refusal":"No."}`:                          "Well. No.",
+		`{"role":"assistant","content":[{"type":"text","text":"Well. "}],"refusal":"No."}`: "Well. No.",
+		`{"role":"assistant","content":"Yes.","refusal":null}`:                             "Yes.",
+		`{"role":"assistant","content":"Yes.","refusal":""}`:                               "Yes.",
+	} {
+		r, err := DecodeChat(body(m), Limits{})
+		require.Nil(t, err, m)
+		require.Equal(t, want, r.Messages[1].Content.Text, m)
+		require.True(t, r.Messages[1].Content.Given, m)
+	}
+	for _, m := range []string{`{"role":"user","content":"x","refusal":"No."}`, `{"role":"assistant","refusal":7}`} {
+		_, err := DecodeChat(body(m), Limits{})
+		require.NotNil(t, err, m)
+		require.Equal(t, "messages[1].refusal", *err.Param)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -24,20 +25,25 @@ const (
 
 // Parameter is one parameter of an endpoint's requests.
 type Parameter struct {
-	Name      string // its path: a dot leads into an object
+	Name      string // its path: a dot leads into an object, [] into each of an array
 	Treatment Treatment
 	Allowed   string // the values, in words; of a refused one it is made of Taken
 	Note      string // what it does; of a refused one what to do instead, for the error
 	Extension bool   // the API's own reference does not have it
 
-	// Taken are compact JSON values. Of a refused parameter they are all that ask for
-	// nothing, and are therefore taken; null always does. Of one without effect they
-	// are examples. Of one that is honoured there are none.
+	// Taken are JSON values. Of a refused parameter they are all that ask for nothing,
+	// and are therefore taken, however they are written; null always does. Of one
+	// without effect they are examples. Of one that is honoured there are none.
 	Taken []string
 }
 
 // Table is all that an endpoint knows of its parameters: validation, the OpenAPI
-// document and docs/api.md are made of it. What stands in no table passes unread.
+// document and docs/api.md are made of it.
+//
+// What stands in no table passes unread at the top of a request, where clients put
+// labels and switches of their own and OpenAI's other servers let them, unless the
+// table is closed. In an object that is looked into it is refused by name: what is
+// there says more about something that is honoured.
 //
 // Invariants, which a test holds against the request's type: a parameter that is
 // honoured or accepted is a field of it, and a field is in the table; a refused one
@@ -46,6 +52,7 @@ type Table struct {
 	Endpoint   string // its method and path
 	Parameters []Parameter
 	refused    map[string]*Parameter
+	closed     bool
 }
 
 // NewTable makes a table. It panics on a name that stands there twice: tables are
@@ -63,6 +70,13 @@ func NewTable(endpoint string, parameters ...Parameter) *Table {
 			t.refused[p.Name] = p
 		}
 	}
+	return t
+}
+
+// Closed makes the table one that refuses what it does not know, as the references
+// of some APIs do.
+func (t *Table) Closed() *Table {
+	t.closed = true
 	return t
 }
 
@@ -92,7 +106,8 @@ func (t *Table) RefusedNote() string {
 // the tag `json:",embed"`.
 func (t *Table) Refuse(rest jsontext.Value) *Error { return t.RefuseIn("", rest) }
 
-// RefuseIn is [Table.Refuse] for what an object has left over; in is its path.
+// RefuseIn is [Table.Refuse] for what an object has left over, all of which is
+// refused unless it asks for nothing; in is the object's path.
 func (t *Table) RefuseIn(in string, rest jsontext.Value) *Error {
 	if len(rest) == 0 {
 		return nil
@@ -114,27 +129,38 @@ func (t *Table) RefuseIn(in string, rest jsontext.Value) *Error {
 		if in != "" {
 			name = in + "." + name
 		}
-		p := t.refused[name]
-		if p != nil && !p.idle(v) {
-			return NewError(CodeUnsupported, p.Name, "%s is not supported: %s", p.Name, p.Note)
+		switch p := t.refused[index.ReplaceAllString(name, "[]")]; {
+		case p != nil && !p.idle(v):
+			return NewError(CodeUnsupported, name, "%s is not supported: %s", name, p.Note)
+		case p == nil && present(v) && (t.closed || in != ""):
+			return NewError(CodeUnsupported, clip(name), "%s is not a parameter of %s: extra ones are not permitted", clip(name), t.Endpoint)
 		}
 	}
 	return nil
 }
 
-// idle tells that a value asks for nothing; white space does not count.
+// index is how a path leads into an array.
+var index = regexp.MustCompile(`\[\d+\]`)
+
+// idle tells that a value asks for nothing, whichever way it is written: white space,
+// the order of members and the digits of a number (1, 1.0) do not count.
 func (p *Parameter) idle(v jsontext.Value) bool {
 	if !present(v) {
 		return true
 	}
+	c, ok := canonical(v)
+	return ok && slices.ContainsFunc(p.Taken, func(taken string) bool {
+		t, _ := canonical(jsontext.Value(taken))
+		return c == t
+	})
+}
+
+// canonical writes a value in the one way of RFC 8785. It has none for what is not
+// Unicode, nor for a number that a float cannot hold.
+func canonical(v jsontext.Value) (string, bool) {
 	c := v.Clone()
-	if c.Compact() != nil || !utf8.Valid(c) {
-		return false
+	if c.Canonicalize() != nil || !utf8.Valid(c) {
+		return "", false
 	}
-	for _, s := range p.Taken {
-		if string(c) == s {
-			return true
-		}
-	}
-	return false
+	return string(c), true
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
 	"thoth/station/wire"
@@ -72,12 +73,15 @@ func TestTable_HasTheFieldsOfTheRequest(t *testing.T) {
 	}
 }
 
+// beside is what an object needs to be one that is taken.
+var beside = map[string]string{"response_format": `"type":"text",`}
+
 // with is a body with one parameter; a dot in its name leads into an object.
 func with(least, name, value string) []byte {
 	path := strings.Split(name, ".")
 	slices.Reverse(path)
-	for _, part := range path[:len(path)-1] {
-		value = `{"` + part + `":` + value + `}`
+	for i, part := range path[:len(path)-1] {
+		value = `{` + beside[path[i+1]] + `"` + part + `":` + value + `}`
 	}
 	return []byte(`{` + least + `,"` + path[len(path)-1] + `":` + value + `}`)
 }
@@ -143,6 +147,78 @@ func TestTable_NamesWhatIsHonouredByItsType(t *testing.T) {
 			require.NotNil(t, err, "%s %s", e.table.Endpoint, p.Name)
 			require.True(t, strings.HasPrefix(*err.Param, p.Name), "%s: %v", p.Name, err)
 		}
+	}
+}
+
+func TestTable_TakesWhatAsksForNothingHoweverItIsWritten(t *testing.T) {
+	table := NewTable("POST /x", Parameter{Name: "one", Treatment: Refused, Note: "no", Taken: []string{"1", `{"b":[0],"a":"x"}`}}, Parameter{Name: "zero", Treatment: Refused, Note: "no", Taken: []string{"0"}})
+	for _, rest := range []string{`{"one":1}`, `{"one":1.00}`, `{"one":10e-1}`, `{"one": {"a" : "\u0078", "b":[0.0] }}`, `{"zero":-0.0}`, `{"zero":0e5}`} {
+		require.Nil(t, table.Refuse(jsontext.Value(rest)), rest)
+	}
+	for _, rest := range []string{`{"one":1.01}`, `{"one":"1"}`, `{"one":[1]}`, `{"one":true}`, `{"one":{"a":"x","b":[1]}}`, `{"one":{"a":"x"}}`, `{"zero":1e-300}`, `{"zero":false}`, `{"zero":""}`} {
+		require.NotNil(t, table.Refuse(jsontext.Value(rest)), rest)
+	}
+}
+
+func TestTable_WhatItDoesNotKnowIsReadNowhereAndRefusedInObjects(t *testing.T) {
+	open, closed := NewTable("POST /x"), NewTable("POST /x", Parameter{Name: "list[].known", Treatment: Refused, Note: "no", Taken: []string{"false"}}).Closed()
+	require.Nil(t, open.Refuse(jsontext.Value(`{"n":1}`)))
+	require.Equal(t, "n", *closed.Refuse(jsontext.Value(`{"m":null,"n":1}`)).Param)
+	require.Equal(t, "o.n", *open.RefuseIn("o", jsontext.Value(`{"n":1}`)).Param)
+	e := closed.RefuseIn("list[12]", jsontext.Value(`{"known":true}`))
+	require.Equal(t, "list[12].known", *e.Param)
+	require.Equal(t, "list[12].known is not supported: no", e.Message)
+	require.Nil(t, closed.RefuseIn("list[12]", jsontext.Value(`{"known":false}`)))
+	for fields, want := range map[string]string{
+		`"stream_options":{"every":1}`: "stream_options.every",
+		`"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`:      "stream_options.continuous_usage_stats",
+		`"response_format":{"type":"json_object","schema":{"type":"object"}}`:                      "response_format.schema",
+		`"response_format":{"type":"text","x":1}`:                                                  "response_format.x",
+		`"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{},"rule":1}}`: "response_format.json_schema.rule",
+		`"reasoning":{"effort":"low","tokens":5}`:                                                  "reasoning.tokens",
+		`"reasoning":{"max_tokens":5}`:                                                             "reasoning.max_tokens",
+	} {
+		_, err := decode(t, fields)
+		require.NotNil(t, err, fields)
+		require.Equal(t, CodeUnsupported, err.Code)
+		require.Equal(t, want, *err.Param)
+	}
+	_, err := decode(t, `"of_my_client":{"a":1}`)
+	require.Nil(t, err)
+}
+
+func TestDecodeChat_ReasoningIsTheEffort(t *testing.T) {
+	for _, fields := range []string{`"reasoning":{"effort":"low"}`, `"reasoning":{"effort":"low","exclude":false},"reasoning_effort":"low"`, `"reasoning":{"effort":null},"reasoning_effort":"low"`} {
+		r, err := decode(t, fields)
+		require.Nil(t, err, fields)
+		require.Equal(t, "low", *r.ReasoningEffort)
+	}
+	for _, fields := range []string{`"reasoning":{}`, `"reasoning":null`} {
+		r, err := decode(t, fields)
+		require.Nil(t, err, fields)
+		require.Nil(t, r.ReasoningEffort)
+	}
+	for fields, want := range map[string]string{
+		`"reasoning":{"effort":"low"},"reasoning_effort":"high"`: "reasoning.effort (low) and reasoning_effort (high) differ",
+		`"reasoning":{"effort":"loud"}`:                          "reasoning.effort is",
+		`"reasoning":"low"`:                                      "reasoning must be an object",
+	} {
+		_, err := decode(t, fields)
+		require.NotNil(t, err, fields)
+		require.Contains(t, err.Message, want)
+	}
+}
+
+func TestSampling_NumbersThatNoFloatHoldsAndTokensTwice(t *testing.T) {
+	_, err := decode(t, `"temperature":1e400`)
+	require.Equal(t, "temperature", *err.Param)
+	require.Contains(t, err.Message, "too large a number: at most 1.79")
+	_, err = decode(t, `"logit_bias":{"5":1,"15":2}`)
+	require.Nil(t, err)
+	for _, key := range []string{"05", "+5", "-0", " 5", "5.0", "0x5", "", "-5"} {
+		_, err := decode(t, `"logit_bias":{"`+key+`":1}`)
+		require.NotNil(t, err, key)
+		require.Contains(t, err.Message, "plain digits")
 	}
 }
 

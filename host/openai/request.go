@@ -43,9 +43,11 @@ type ChatRequest struct {
 	Format Format     `json:"-"`
 
 	// Variables of the chat template. ReasoningEffort is for templates that know
-	// one, or a switch for thinking; Verbosity for those that know one.
+	// one, or a switch for thinking; [DecodeChat] puts the effort of Reasoning there.
+	// Verbosity is for those that know one.
 	ChatTemplateKwargs jsontext.Value `json:"chat_template_kwargs"`
 	ReasoningEffort    *string        `json:"reasoning_effort"`
+	Reasoning          *Reasoning     `json:"reasoning"`
 	Verbosity          *string        `json:"verbosity"`
 
 	// Reuse of the prompt; [ChatRequest.Cache] sums it up with the breakpoints of
@@ -68,6 +70,12 @@ type StreamOptions struct {
 	Rest         jsontext.Value `json:",embed"`
 }
 
+// Reasoning is reasoning_effort as an object.
+type Reasoning struct {
+	Effort *string        `json:"effort"`
+	Rest   jsontext.Value `json:",embed"`
+}
+
 // Choices is n, 1 when absent.
 func (r *ChatRequest) Choices() int {
 	if r.N == nil {
@@ -76,10 +84,8 @@ func (r *ChatRequest) Choices() int {
 	return int(*r.N)
 }
 
-// Parallel is parallel_tool_calls, true when absent.
-func (r *ChatRequest) Parallel() bool {
-	return r.ParallelToolCalls == nil || *r.ParallelToolCalls
-}
+// Parallel tells whether an answer may have more than one call.
+func (r *ChatRequest) Parallel() bool { return r.Choice.Parallel(r.ParallelToolCalls) }
 
 // IncludeUsage tells whether a stream ends with a usage chunk.
 func (r *ChatRequest) IncludeUsage() bool {

@@ -97,8 +97,8 @@ func (r *Sampling) validateBias(l Limits) *Error {
 	for k, v := range r.LogitBias {
 		id, err := strconv.ParseInt(k, 10, 32)
 		switch {
-		case err != nil || id < 0:
-			return NewError(CodeInvalidValue, "logit_bias", "logit_bias has the key %q: keys are token ids written as strings", clip(k))
+		case err != nil || id < 0 || strconv.FormatInt(id, 10) != k: // "5" and "05" would be one token with two biases
+			return NewError(CodeInvalidValue, "logit_bias", "logit_bias has the key %q: keys are token ids in plain digits, such as \"15\"", clip(k))
 		case l.Vocabulary > 0 && id >= int64(l.Vocabulary):
 			return NewError(CodeInvalidValue, "logit_bias", "logit_bias names token %d: this model's ids run from 0 to %d", id, l.Vocabulary-1)
 		case v < -100 || v > 100:

@@ -20,7 +20,7 @@ type Tool struct {
 // ToolMode says whether the model may call a tool.
 type ToolMode string
 
-// The modes of tool_choice. A named tool is ToolRequired with that tool alone
+// The modes of tool_choice. A named tool is ToolRequired, Named, with that tool alone
 // allowed.
 const (
 	ToolNone     ToolMode = "none"
@@ -32,6 +32,17 @@ const (
 type ToolChoice struct {
 	Mode    ToolMode
 	Allowed []int // indexes in ChatRequest.Tools, ascending; nil: all
+	Named   bool  // one tool by its name, not as one of several that are allowed
+}
+
+// Parallel tells whether an answer may have more than one call: as the request says,
+// and if it says nothing unless it names the one tool to call. That is asked for one
+// call, and a small model that is free to would call on to the cap.
+func (c ToolChoice) Parallel(asked *bool) bool {
+	if asked != nil {
+		return *asked
+	}
+	return !c.Named
 }
 
 const toolChoices = `"none", "auto", "required", {"type":"function","function":{"name":NAME}} or {"type":"allowed_tools","allowed_tools":{"mode":MODE,"tools":[...]}}`
@@ -206,7 +217,7 @@ func (r *ChatRequest) validateToolObject(path string, v jsontext.Value, l Limits
 		return NewError(CodeInvalidValue, path, "tool_choice is an object of type %q, which needs tools", clip(*in.Type))
 	case *in.Type == "function":
 		i, err := r.named(path, &in.namedTool)
-		r.Choice = ToolChoice{Mode: ToolRequired, Allowed: []int{i}}
+		r.Choice = ToolChoice{Mode: ToolRequired, Allowed: []int{i}, Named: true}
 		return err
 	case *in.Type != "allowed_tools":
 		return NewError(CodeUnsupported, path+".type", "tool_choice.type is %q: allowed are \"function\" and \"allowed_tools\"", clip(*in.Type))

@@ -46,8 +46,9 @@ func TestDecodeChat_ToolsKeepTheirTextAndChoice(t *testing.T) {
 		tools + `,"tool_choice":"auto"`:        {Mode: ToolAuto},
 		tools + `,"tool_choice":"none"`:        {Mode: ToolNone},
 		tools + `,"tool_choice":"required"`:    {Mode: ToolRequired},
-		tools + `,"tool_choice":` + named("b"): {Mode: ToolRequired, Allowed: []int{1}},
-		tools + `,"parallel_tool_calls":false`: {Mode: ToolAuto},
+		tools + `,"tool_choice":` + named("b"): {Mode: ToolRequired, Allowed: []int{1}, Named: true},
+		tools + `,"parallel_tool_calls":true,"tool_choice":` + named("b"):                                                                                       {Mode: ToolRequired, Allowed: []int{1}, Named: true},
+		tools + `,"parallel_tool_calls":false`:                                                                                                                  {Mode: ToolAuto},
 		tools + `,"stop":"x","ignore_eos":true,"tool_choice":"none","parallel_tool_calls":false`:                                                                {Mode: ToolNone},
 		tools + `,"stop":"x","ignore_eos":true,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` + named("b") + `]}}`:             {Mode: ToolAuto, Allowed: []int{1}},
 		tools + `,"grammar":"","tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` + named("c-1_X", "get_weather", "c-1_X") + `]}}`: {Mode: ToolAuto, Allowed: []int{0, 2}},
@@ -56,7 +57,8 @@ func TestDecodeChat_ToolsKeepTheirTextAndChoice(t *testing.T) {
 		r, err := decode(t, fields)
 		require.Nil(t, err, "%s: %v", fields, err)
 		require.Equal(t, want, r.Choice, fields)
-		require.Equal(t, !strings.Contains(fields, "false"), r.Parallel())
+		one := strings.Contains(fields, "false") || (want.Named && !strings.Contains(fields, `"parallel_tool_calls":true`))
+		require.Equal(t, !one, r.Parallel(), fields)
 		if len(r.Tools) > 0 {
 			require.Equal(t, "get_weather", r.Tools[0].Name)
 			require.Equal(t, "Of a city.", r.Tools[0].Description)
@@ -195,7 +197,7 @@ func TestDecodeChat_BadFormatsAreRefusedByPath(t *testing.T) {
 		`"response_format":{"type":5}`:                         {"response_format.type", CodeInvalidType},
 		`"response_format":{"type":"yaml"}`:                    {"response_format.type", CodeInvalidValue},
 		`"response_format":{"type":"json_schema"}`:             {at, CodeMissing},
-		`"response_format":{"type":"json_schema","schema":{}}`: {at, CodeMissing},
+		`"response_format":{"type":"json_schema","schema":{}}`: {"response_format.schema", CodeUnsupported},
 		schema(`"s"`):                                                 {at, CodeInvalidType},
 		schema(`{"schema":{}}`):                                       {at + ".name", CodeMissing},
 		schema(`{"name":"a b","schema":{}}`):                          {at + ".name", CodeInvalidValue},

@@ -107,6 +107,11 @@ func (r *ChatRequest) validateRefused(Limits) *Error {
 	if e := ChatParameters.Refuse(r.Rest); e != nil {
 		return e
 	}
+	if r.Reasoning != nil {
+		if e := ChatParameters.RefuseIn("reasoning", r.Reasoning.Rest); e != nil {
+			return e
+		}
+	}
 	return ChatParameters.refuseStream(r.StreamOptions)
 }
 
@@ -119,13 +124,33 @@ func (t *Table) refuseStream(o *StreamOptions) *Error {
 }
 
 func (r *ChatRequest) validateTemplate(Limits) *Error {
-	if e := oneOf("reasoning_effort", r.ReasoningEffort, "none", "minimal", "low", "medium", "high", "xhigh"); e != nil {
+	if e := r.validateEffort(); e != nil {
 		return e
 	}
 	if v := r.ChatTemplateKwargs; present(v) && v.Kind() != '{' {
 		return NewError(CodeInvalidType, "chat_template_kwargs", "chat_template_kwargs must be an object, not %s", kindName(v.Kind()))
 	}
 	return oneOf("verbosity", r.Verbosity, "low", "medium", "high")
+}
+
+// validateEffort brings the two names of the effort together.
+func (r *ChatRequest) validateEffort() *Error {
+	efforts := []string{"none", "minimal", "low", "medium", "high", "xhigh"}
+	if e := oneOf("reasoning_effort", r.ReasoningEffort, efforts...); e != nil || r.Reasoning == nil {
+		return e
+	}
+	const path = "reasoning.effort"
+	effort := r.Reasoning.Effort
+	switch e := oneOf(path, effort, efforts...); {
+	case e != nil:
+		return e
+	case effort == nil:
+		return nil
+	case r.ReasoningEffort != nil && *r.ReasoningEffort != *effort:
+		return NewError(CodeInvalidValue, path, "%s (%s) and reasoning_effort (%s) differ: give one of them", path, *effort, *r.ReasoningEffort)
+	}
+	r.ReasoningEffort = effort
+	return nil
 }
 
 // tierDefault is the only service tier there is.

@@ -32,7 +32,7 @@ var parameters = openai.NewTable("POST /v1/responses", slices.Concat([]openai.Pa
 }, samplingParameters, []openai.Parameter{
 	{Name: "tools", Treatment: openai.Honoured, Allowed: "up to 128 of type `function`, in the flat form", Note: "Default of `strict` is false. Tools that run at OpenAI are refused by their type."},
 	{Name: "tool_choice", Treatment: openai.Honoured, Allowed: "`none`, `auto`, `required`, a named function, `allowed_tools`", Note: "In the flat form."},
-	{Name: "parallel_tool_calls", Treatment: openai.Honoured, Allowed: "true, false", Note: "False: at most one call in an answer."},
+	{Name: "parallel_tool_calls", Treatment: openai.Honoured, Allowed: "true, false", Note: "False: at most one call in an answer. Default true, and false where `tool_choice` names a function."},
 	{Name: "text", Treatment: openai.Honoured, Allowed: "`format`: `text`, `json_object`, `json_schema`; `verbosity`", Note: "The format is enforced, whether `strict` is true or not. `verbosity` where the model's template knows it; `medium` always."},
 	{Name: "reasoning", Treatment: openai.Honoured, Allowed: "`effort`, `summary`, `generate_summary`", Note: "`effort` as `reasoning_effort` of a chat. The others change nothing: the reasoning itself is in the response."},
 	{Name: "reasoning.context", Treatment: openai.Refused, Taken: []string{`"auto"`}, Note: "the model's template says which reasoning it is shown again"},

@@ -111,8 +111,8 @@ func Decode(body []byte, l openai.Limits, counting bool) (*Request, *openai.Erro
 	return r, nil
 }
 
-// Parallel is parallel_tool_calls, true when absent.
-func (r *Request) Parallel() bool { return r.ParallelToolCalls == nil || *r.ParallelToolCalls }
+// Parallel tells whether an answer may have more than one call.
+func (r *Request) Parallel() bool { return r.Choice.Parallel(r.ParallelToolCalls) }
 
 // Effort is reasoning.effort, "" for none said.
 func (r *Request) Effort() string {

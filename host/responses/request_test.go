@@ -267,11 +267,12 @@ func TestRequest_ToolsAreShownInTheFormOfChats(t *testing.T) {
 
 	for choice, want := range map[string]openai.ToolChoice{
 		`"none"`: {Mode: openai.ToolNone}, `"auto"`: {Mode: openai.ToolAuto}, `null`: {Mode: openai.ToolAuto}, `"required"`: {Mode: openai.ToolRequired},
-		`{"type":"function","name":"f"}`: {Mode: openai.ToolRequired, Allowed: []int{0}},
+		`{"type":"function","name":"f"}`: {Mode: openai.ToolRequired, Allowed: []int{0}, Named: true},
 	} {
 		r, e := decode(t, `"tools":[{"type":"function","name":"f"}],"tool_choice":`+choice)
 		require.Nil(t, e)
 		require.Equal(t, want, r.Choice, choice)
+		require.Equal(t, !want.Named, r.Parallel(), choice)
 	}
 }
 

@@ -162,7 +162,7 @@ func (r *Request) readToolObject(path string, v jsontext.Value, l openai.Limits)
 		return invalid(path, "is an object of type %q, which needs tools", *in.Type)
 	case *in.Type == "function":
 		i, e := r.named(path, &in.namedTool)
-		r.Choice = openai.ToolChoice{Mode: openai.ToolRequired, Allowed: []int{i}}
+		r.Choice = openai.ToolChoice{Mode: openai.ToolRequired, Allowed: []int{i}, Named: true}
 		return e
 	case in.Mode == nil:
 		return missing(path+".mode", "allowed are auto and required")
