@@ -37,7 +37,7 @@ type Request struct {
 	Metadata     *Metadata     `json:"metadata"`
 	ServiceTier  *string       `json:"service_tier"`
 
-	// Rest are the parameters that this build refuses, or does not know.
+	// Rest are the parameters that this build refuses, here and in the objects below.
 	Rest jsontext.Value `json:",embed"`
 
 	// What the request means, in the host's words. Prefill is the text a last
@@ -54,25 +54,29 @@ type Request struct {
 
 // Metadata has no effect.
 type Metadata struct {
-	UserID *string `json:"user_id"`
+	UserID *string        `json:"user_id"`
+	Rest   jsontext.Value `json:",embed"`
 }
 
 // Thinking says whether the model may reason before it answers.
 type Thinking struct {
-	Type         *string     `json:"type"`
-	BudgetTokens *openai.Int `json:"budget_tokens"`
+	Type         *string        `json:"type"`
+	BudgetTokens *openai.Int    `json:"budget_tokens"`
+	Rest         jsontext.Value `json:",embed"`
 }
 
 // OutputConfig says what the answer must be, and how much effort to take.
 type OutputConfig struct {
-	Format *OutputFormat `json:"format"`
-	Effort *string       `json:"effort"`
+	Format *OutputFormat  `json:"format"`
+	Effort *string        `json:"effort"`
+	Rest   jsontext.Value `json:",embed"`
 }
 
 // OutputFormat is a schema that the text of the answer follows.
 type OutputFormat struct {
 	Type   *string        `json:"type"`
 	Schema jsontext.Value `json:"schema"`
+	Rest   jsontext.Value `json:",embed"`
 }
 
 // Decode decodes and validates a body; counting tells that it is count_tokens',
@@ -113,6 +117,16 @@ func (r *Request) validateRefused(openai.Limits) *openai.Error {
 	if e := Parameters.Refuse(r.Rest); e != nil {
 		return e
 	}
+	if r.Metadata != nil {
+		if e := Parameters.RefuseIn("metadata", r.Metadata.Rest); e != nil {
+			return e
+		}
+	}
+	if r.OutputConfig != nil {
+		if e := Parameters.RefuseIn("output_config", r.OutputConfig.Rest); e != nil {
+			return e
+		}
+	}
 	if t := r.ServiceTier; t != nil && *t != "auto" && *t != "standard_only" {
 		return invalid("service_tier", "is %q: allowed are auto and standard_only", openai.Clip(*t))
 	}
@@ -148,6 +162,9 @@ func (r *Request) validateThinking(openai.Limits) *openai.Error {
 	if t == nil {
 		return nil
 	}
+	if e := Parameters.RefuseIn("thinking", t.Rest); e != nil {
+		return e
+	}
 	const allowed = "allowed are enabled, disabled and adaptive"
 	switch {
 	case t.Type == nil:
@@ -175,9 +192,13 @@ func (r *Request) readFormat(openai.Limits) *openai.Error {
 		}
 		path, f = "output_config.format", r.OutputConfig.Format
 	}
-	switch {
-	case f == nil:
+	if f == nil {
 		return nil
+	}
+	if e := Parameters.RefuseIn(path, f.Rest); e != nil {
+		return e
+	}
+	switch {
 	case f.Type == nil:
 		return missing(path+".type", "allowed is json_schema")
 	case *f.Type != "json_schema":
@@ -217,7 +238,11 @@ func (r *Request) validateTogether(openai.Limits) *openai.Error {
 
 // Parallel tells whether an answer may have more than one call.
 func (r *Request) Parallel() bool {
-	return r.RawToolChoice == nil || !r.RawToolChoice.DisableParallel
+	var asked *bool
+	if c := r.RawToolChoice; c != nil && c.DisableParallel != nil {
+		asked = new(!*c.DisableParallel)
+	}
+	return r.Choice.Parallel(asked)
 }
 
 // Thinks is what the request says about reasoning: enabled, disabled, adaptive, or

@@ -18,16 +18,18 @@ type tool struct {
 	InputSchema  jsontext.Value `json:"input_schema"`
 	Strict       bool           `json:"strict"`
 	CacheControl *CacheControl  `json:"cache_control"`
+	Eager        bool           `json:"eager_input_streaming"` // as every input is streamed
 
-	DeferLoading  bool           `json:"defer_loading"`
-	InputExamples jsontext.Value `json:"input_examples"`
+	Rest jsontext.Value `json:",embed"`
 }
 
 // ToolChoice says whether the model may call a tool.
 type ToolChoice struct {
 	Type            *string `json:"type"`
 	Name            *string `json:"name"`
-	DisableParallel bool    `json:"disable_parallel_tool_use"`
+	DisableParallel *bool   `json:"disable_parallel_tool_use"`
+
+	Rest jsontext.Value `json:",embed"`
 }
 
 // toolName is what a tool may be called, as at Anthropic.
@@ -64,10 +66,9 @@ func (r *Request) readTool(path string, t *tool) *openai.Error {
 		return missing(path+".input_schema", "give a JSON Schema of type object")
 	case t.InputSchema.Kind() != '{':
 		return wrongKind(path+".input_schema", "a JSON Schema object", t.InputSchema)
-	case t.DeferLoading:
-		return unsupported(path+".defer_loading", "is not supported: all tools are shown to the model")
-	case openai.Present(t.InputExamples) && string(t.InputExamples) != "[]":
-		return unsupported(path+".input_examples", "is not supported: put examples into the description")
+	}
+	if e := Parameters.RefuseIn(path, t.Rest); e != nil {
+		return e
 	}
 	var schema struct {
 		Type jsontext.Value `json:"type"`
@@ -105,6 +106,9 @@ func (r *Request) readToolChoice() *openai.Error {
 	if c == nil {
 		return nil
 	}
+	if e := Parameters.RefuseIn("tool_choice", c.Rest); e != nil {
+		return e
+	}
 	const path, allowed = "tool_choice.type", "allowed are auto, any, tool and none"
 	switch {
 	case c.Type == nil:
@@ -130,6 +134,6 @@ func (r *Request) readToolChoice() *openai.Error {
 	if i < 0 {
 		return invalid("tool_choice.name", "is %q: no tool of this request has that name", openai.Clip(*c.Name))
 	}
-	r.Choice.Allowed = []int{i}
+	r.Choice.Allowed, r.Choice.Named = []int{i}, true
 	return nil
 }
