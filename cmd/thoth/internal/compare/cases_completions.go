@@ -13,28 +13,35 @@ var completionCases = []Case{
 	{"completions", "the members of an answer", reference, "id, object text_completion, choices with text, usage", func(t *trial) {
 		o := t.goOn().object()
 		t.that(str(o, "object") == "text_completion", "object is %q", str(o, "object"))
-		t.that(str(o, "choices", 0, "text") != "" && finishOf(o) == "length", "the choice is %s", brief(choice(o, 0)))
-		t.that(num(o, "usage", "completion_tokens") == 8, "%d tokens", num(o, "usage", "completion_tokens"))
+		t.that(str(o, "choices", 0, "text") != "" && (finishOf(o) == "length" || finishOf(o) == "stop"), "the choice is %s", brief(choice(o, 0)))
+		n := num(o, "usage", "completion_tokens")
+		t.that(n == 8 || n > 0 && n < 8 && finishOf(o) == "stop", "%d tokens", n)
 		t.that(str(o, "id") != "" && whole(o["created"]), "no id or created")
 	}},
 	{"completions", "no max_tokens", reference, "16 are made", func(t *trial) {
-		n := num(t.goOn(m{"max_tokens": drop, "prompt": count + "\n1\n2\n3\n"}).object(), "usage", "completion_tokens")
-		t.that(n > 0 && n <= 16, "%d tokens", n)
+		o := t.goOn(m{"max_tokens": drop, "prompt": count + "\n1\n2\n3\n"}).object()
+		n := num(o, "usage", "completion_tokens")
+		t.needs(finishOf(o) == "length" || n > 16, "an answer of 16 tokens")
+		t.that(n == 16, "%d tokens", n)
 	}},
 	{"completions", "streamed", reference, "text_completion objects whose texts are the answer, one finish_reason, [DONE]", func(t *trial) {
-		whole := str(t.goOn(m{"cache_prompt": false}).object(), "choices", 0, "text")
+		o := t.goOn(m{"cache_prompt": false}).object()
+		whole := str(o, "choices", 0, "text")
+		t.needs(whole != "", "a text")
 		s := t.goOn(m{"stream": true, "cache_prompt": false}).stream().ended()
 		t.that(s.text(0) == whole, "%q, and whole %q", short(s.text(0), 40), short(whole, 40))
-		t.that(s.finish(0) == "length", "finish_reason is %q", s.finish(0))
+		t.that(s.finish(0) == finishOf(o), "finish_reason is %q, and whole %q", s.finish(0), finishOf(o))
 		for _, e := range s.events {
 			t.that(str(e.data, "object") == "text_completion", "object is %q", str(e.data, "object"))
 		}
 	}},
 	{"completions", "streamed usage", reference, "one more event with choices [] and usage, where asked for", func(t *trial) {
+		n := num(t.goOn().object(), "usage", "completion_tokens")
+		t.needs(n > 0, "usage.completion_tokens")
 		s := t.goOn(m{"stream": true, "stream_options": m{"include_usage": true}}).stream().ended()
 		last := s.events[len(s.events)-1].data
 		l, ok := last["choices"].([]any)
-		t.that(ok && len(l) == 0 && num(last, "usage", "completion_tokens") == 8, "the last event is %s", brief(last))
+		t.that(ok && len(l) == 0 && num(last, "usage", "completion_tokens") == n, "the last event is %s", brief(last))
 	}},
 	{"completions", "a prompt of tokens", reference, "they are the prompt", func(t *trial) {
 		ids := t.tokens("Once upon a time there was a mill")
@@ -45,9 +52,14 @@ var completionCases = []Case{
 		o := t.goOn(m{"prompt": []string{"One two three", "The river"}, "cache_prompt": false}).object()
 		t.that(len(list(o, "choices")) == 2, "%d choices", len(list(o, "choices")))
 		one := str(t.goOn(m{"prompt": "The river", "cache_prompt": false}).object(), "choices", 0, "text")
+		found := false
 		for _, c := range list(o, "choices") {
-			t.that(num(c, "index") != 1 || str(c, "text") == one, "choice 1 is not that of the second prompt")
+			if num(c, "index") == 1 {
+				found = true
+				t.that(str(c, "text") == one, "choice 1 is not that of the second prompt")
+			}
 		}
+		t.that(found, "no choice has the index 1")
 	}},
 	{"completions", "echo", reference, "the text begins with the prompt", func(t *trial) {
 		r := t.goOn(m{"echo": true})
@@ -57,9 +69,11 @@ var completionCases = []Case{
 		t.that(strings.HasPrefix(str(r.object(), "choices", 0, "text"), "Once upon a time"), "it is %q", short(str(r.object(), "choices", 0, "text"), 40))
 	}},
 	{"completions", "logprobs", reference, "tokens, token_logprobs, top_logprobs and text_offset, one entry a token", func(t *trial) {
-		lp := at(t.goOn(m{"logprobs": 2}).object(), "choices", 0, "logprobs")
+		o := t.goOn(m{"logprobs": 2}).object()
+		lp, made := at(o, "choices", 0, "logprobs"), num(o, "usage", "completion_tokens")
 		for _, n := range []string{"tokens", "token_logprobs", "top_logprobs", "text_offset"} {
-			t.that(len(list(lp, n)) == 8, "logprobs.%s has %d entries", n, len(list(lp, n)))
+			l := len(list(lp, n))
+			t.that(l > 0 && (l == made || l == made-1), "logprobs.%s has %d entries, of %d tokens", n, l, made) // the end may be one
 		}
 	}},
 	{"completions", "scoring a text", "reference of OpenAI's older models", "echo with logprobs and max_tokens 0 gives the prompt's log-probabilities", func(t *trial) {
@@ -102,7 +116,9 @@ var completionCases = []Case{
 	}},
 	{"completions", "stop", reference, "it ends the text and is not part of it", func(t *trial) {
 		text := str(t.goOn(m{"max_tokens": 24, "cache_prompt": false}).object(), "choices", 0, "text")
-		stop := string([]rune(text)[5:9])
+		r := []rune(text)
+		t.needs(len(r) > 9, "a text that can be cut, not %q", text)
+		stop := string(r[5:9])
 		o := t.goOn(m{"max_tokens": 24, "stop": stop, "cache_prompt": false}).object()
 		t.that(str(o, "choices", 0, "text") == before(text, stop) && finishOf(o) == "stop", "%q, %q", str(o, "choices", 0, "text"), finishOf(o))
 	}},

@@ -8,6 +8,7 @@ func part(text string) m { return m{"type": "text", "text": text} }
 
 // near compares token counts of two ways to say one thing.
 func (t *trial) near(a, b int, what string) {
+	t.counting()
 	t.that(a-b <= 2 && b-a <= 2, "%s: %d prompt tokens, and %d the other way", what, a, b)
 }
 
@@ -17,6 +18,7 @@ var messageCases = []Case{
 		parts := t.promptTokens([]m{role("system", []m{part("You are "), part("terse.")}), role("user", []m{part("My code is "), part("K-77. "), part("Repeat my code.")}),
 			role("assistant", []m{part("K-77.")}), role("user", []m{part("Again.")})})
 		// What stands between two parts is left to the server.
+		t.counting()
 		t.that(parts >= texts-2 && parts <= texts+7, "%d prompt tokens, and %d with the texts as one", parts, texts)
 		t.chat(m{"messages": user([]m{})}).noFault("no parts")
 	}},
@@ -99,7 +101,7 @@ var messageCases = []Case{
 			var was int
 			for i, tail := range []string{`}`, `,"stream":true}`} {
 				r := t.post(pathChat, `{"model":"`+t.Model+`","max_tokens":4,"messages":[{"role":"user","content":"`+text+`"}]`+tail)
-				r.noFault("%s", text)
+				r.noJSONFault("%s", text)
 				t.that(i == 0 || r.status == was, "%s: %d, and streamed %d", text, was, r.status)
 				was = r.status
 			}
@@ -107,13 +109,14 @@ var messageCases = []Case{
 	}},
 	{"messages", "bytes that are no UTF-8", "CherryHQ/cherry-studio PR 20614", "an error or a replacement; never a fault", func(t *trial) {
 		for _, raw := range []string{"\xff\xfe", "\xc3\x28"} {
-			t.post(pathChat, `{"model":"`+t.Model+`","max_tokens":4,"messages":[{"role":"user","content":"`+raw+`"}]}`).noFault("bytes %x", raw)
+			t.post(pathChat, `{"model":"`+t.Model+`","max_tokens":4,"messages":[{"role":"user","content":"`+raw+`"}]}`).noJSONFault("bytes %x", raw)
 		}
 	}},
 	{"messages", "an escaped pair is its character", "JustVugg/colibri PR 1589", "as many tokens as the character itself", func(t *trial) {
 		ask := func(text string) int {
 			return num(t.post(pathChat, `{"model":"`+t.Model+`","max_tokens":1,"messages":[{"role":"user","content":"`+text+`"}]}`).object(), "usage", "prompt_tokens")
 		}
+		t.counting()
 		t.that(ask(`\ud83d\ude00`) == ask("😀"), "%d tokens, and %d", ask(`\ud83d\ude00`), ask("😀"))
 	}},
 }

@@ -134,7 +134,6 @@ func TestRun_TellsRightFromWrong(t *testing.T) {
 		"the first event has the role":  {&fake{roles: true}, "has a role, too"},
 		"its end":                       {&fake{noDone: true}, "does not end with [DONE]"},
 		"no usage unless asked for":     {&fake{usageAlways: true}, "no choices"},
-		"errors before the first token": {&fake{takesAll: true}, "accepted"},
 		"no messages":                   {&fake{takesAll: true}, "accepted"},
 		"a body that is no JSON":        {&fake{plainErrors: true}, "no error.message"},
 		"an unknown route":              {&fake{plainErrors: true}, "no envelope"},
@@ -160,7 +159,7 @@ func TestRun_TellsRightFromWrong(t *testing.T) {
 }
 
 func TestRun_WhatIsNotOfferedIsAbsent(t *testing.T) {
-	rep, err := run(t, []string{"embeddings", "responses", "messages API"}, newFake(t, &fake{}))
+	rep, err := run(t, []string{"embeddings", "responses", "messages API", "one model"}, newFake(t, &fake{}))
 	require.NoError(t, err)
 	for _, r := range rep.Results {
 		require.Equal(t, Absent, r.Verdicts[0].State, r.Name)
@@ -175,7 +174,7 @@ func TestRun_AServerThatDiesEndsTheRun(t *testing.T) {
 	require.Empty(t, rep.Results)
 }
 
-func TestRun_ASlowAnswerIsWrongAndAnEndedContextAnError(t *testing.T) {
+func TestRun_ASlowAnswerIsNoneAndAnEndedContextAnError(t *testing.T) {
 	f := newFake(t, &fake{})
 	release := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -188,7 +187,7 @@ func TestRun_ASlowAnswerIsWrongAndAnEndedContextAnError(t *testing.T) {
 	defer close(release)
 	rep, err := Run(t.Context(), Options{Servers: []Server{{URL: slow.URL}}, Only: []string{"ids differ"}, Timeout: time.Second})
 	require.NoError(t, err)
-	require.Equal(t, Verdict{Wrong, "no answer: none within 1s"}, rep.Results[0].Verdicts[0])
+	require.Equal(t, Verdict{Unshown, "no answer: none within 1s"}, rep.Results[0].Verdicts[0])
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
@@ -229,7 +228,7 @@ func TestReport_IsATableWithTotals(t *testing.T) {
 		Totals: []map[State]int{{Right: 1, Wrong: 1}, {Wrong: 1, Absent: 1}}}
 	var b bytes.Buffer
 	require.NoError(t, rep.WriteTable(&b))
-	require.Equal(t, `| | case | right is | ours | theirs | what was wrong |
+	require.Equal(t, `| | case | right is | ours | theirs | why not right |
 |---|---|---|---|---|---|
 | chat | one | so | ✓ | ✗ | a \| b &lt;c> |
 |  | two | so | ✗ | – | ours: w; 501: none |
@@ -239,6 +238,7 @@ func TestReport_IsATableWithTotals(t *testing.T) {
 | ✓ right | 1 | 0 |
 | ✗ wrong | 1 | 1 |
 | – not offered, and said so | 0 | 1 |
+| ○ not shown | 0 | 0 |
 `, b.String())
 	b.Reset()
 	require.NoError(t, rep.WriteJSON(&b))

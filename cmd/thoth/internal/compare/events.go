@@ -79,7 +79,9 @@ func (s *stream) choices(index int) (all []m) {
 	for _, e := range s.events {
 		for _, c := range list(e.data, "choices") {
 			if num(c, "index") == index {
-				all = append(all, c.(m))
+				c, ok := c.(m)
+				s.t.that(ok, "a choice is no object")
+				all = append(all, c)
 			}
 		}
 	}
@@ -125,6 +127,13 @@ func (s *stream) of(kind string) (all []m) {
 		}
 	}
 	return all
+}
+
+// first is the first event with this type.
+func (s *stream) first(kind string) m {
+	all := s.of(kind)
+	s.t.that(len(all) > 0, "no event %s", kind)
+	return all[0]
 }
 
 // joined puts a member of such events together.

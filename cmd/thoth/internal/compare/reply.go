@@ -18,8 +18,18 @@ type asker struct {
 	Server
 	http    *http.Client
 	timeout time.Duration
-	text    string // a longer answer, once it was asked for
+	// What several cases want to know, once it was asked for.
+	text    string // a longer answer
+	forces  *bool  // tool_choice required brings a call
+	counts  *bool  // usage.prompt_tokens grow with the prompt
+	badJSON int    // status of a body that is no JSON
 }
+
+// late is what became of a request that was not answered in time. It says nothing of
+// the answer, so it makes no case wrong.
+type late struct{ limit time.Duration }
+
+func (l late) Error() string { return fmt.Sprintf("none within %s", l.limit) }
 
 func newAsker(s Server, timeout time.Duration) *asker {
 	return &asker{Server: s, timeout: timeout, http: &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
@@ -31,7 +41,7 @@ const mostBytes = 32 << 20
 
 // ask sends a request and reads the whole answer.
 func (a *asker) ask(ctx context.Context, method, path string, body []byte, headers map[string]string) (*reply, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("none within %s", a.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, late{a.timeout})
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, a.URL+path, bytes.NewReader(body))
 	if err != nil {
@@ -138,6 +148,27 @@ func finishOf(o m) string { return str(o, "choices", 0, "finish_reason") }
 // promptTokens of a chat with these messages.
 func (t *trial) promptTokens(messages any) int {
 	n := num(t.chat(m{"messages": messages, "max_tokens": 1}).object(), "usage", "prompt_tokens")
-	t.that(n > 0, "no usage.prompt_tokens")
+	t.needs(n > 0, "usage.prompt_tokens")
 	return n
+}
+
+// counting needs a server whose prompt tokens are counted: equal numbers say nothing
+// where all are equal.
+func (t *trial) counting() {
+	if t.asker.counts == nil {
+		grow := t.promptTokens(user(strings.Repeat("The river runs. ", 20))) > t.promptTokens(user("The river runs. "))
+		t.asker.counts = &grow
+	}
+	t.needs(*t.asker.counts, "usage.prompt_tokens that grow with the prompt")
+}
+
+// noJSONFault wants no fault, but one that every body that cannot be parsed meets:
+// that is a case of its own.
+func (r *reply) noJSONFault(format string, args ...any) {
+	t := r.t
+	if t.asker.badJSON == 0 {
+		t.asker.badJSON = t.post(pathChat, `{"model":`).status
+	}
+	t.needs(r.status < 500 || r.status != t.asker.badJSON, "more than the %d of every body that is no JSON", r.status)
+	r.noFault(format, args...)
 }

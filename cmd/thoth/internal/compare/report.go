@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-var marks = map[State]string{Right: "✓", Wrong: "✗", Absent: "–"}
+var marks = map[State]string{Right: "✓", Wrong: "✗", Absent: "–", Unshown: "○"}
 
 // WriteTable writes the report as Markdown: a table with a line for each case, and the
 // totals.
@@ -17,7 +17,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	for _, s := range r.Servers {
 		fmt.Fprintf(&b, " %s |", cell(s.Name))
 	}
-	b.WriteString(" what was wrong |\n|---|---|---|")
+	b.WriteString(" why not right |\n|---|---|---|")
 	b.WriteString(strings.Repeat("---|", len(r.Servers)+1) + "\n")
 	area := ""
 	for _, one := range r.Results {
@@ -45,7 +45,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 		fmt.Fprintf(&b, " %s |", cell(s.Name))
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Servers)) + "\n")
-	for _, state := range []State{Right, Wrong, Absent} {
+	for _, state := range []State{Right, Wrong, Absent, Unshown} {
 		fmt.Fprintf(&b, "| %s %s |", marks[state], words[state])
 		for _, total := range r.Totals {
 			fmt.Fprintf(&b, " %d |", total[state])
@@ -56,7 +56,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return err
 }
 
-var words = map[State]string{Right: "right", Wrong: "wrong", Absent: "not offered, and said so"}
+var words = map[State]string{Right: "right", Wrong: "wrong", Absent: "not offered, and said so", Unshown: "not shown"}
 
 // cell is text that may stand in a table.
 func cell(s string) string {

@@ -3,6 +3,7 @@ package compare
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -37,6 +38,18 @@ func (t *trial) that(ok bool, format string, args ...any) {
 
 func (t *trial) wrong(format string, args ...any) {
 	panic(verdict{Wrong, fmt.Sprintf(format, args...)})
+}
+
+// needs ends the case as not shown unless there is what it is about: an answer that is
+// too short to cut, or has no call where none was forced, says nothing of the case.
+func (t *trial) needs(ok bool, format string, args ...any) {
+	if !ok {
+		t.unshown("needs "+format, args...)
+	}
+}
+
+func (t *trial) unshown(format string, args ...any) {
+	panic(verdict{Unshown, fmt.Sprintf(format, args...)})
 }
 
 func (t *trial) absent(format string, args ...any) {
@@ -94,12 +107,15 @@ func (t *trial) send(method, path string, body any, headers ...string) *reply {
 		h[headers[i]] = headers[i+1]
 	}
 	r, err := t.ask(t.ctx, method, path, text, h)
+	var late late
 	switch {
 	case err == nil:
 		r.t = t
 		return r
 	case t.ctx.Err() != nil:
 		panic(broken{context.Cause(t.ctx)})
+	case errors.As(err, &late):
+		t.unshown("no answer: %v", err)
 	}
 	t.wrong("no answer: %v", err)
 	return nil
