@@ -73,13 +73,15 @@ func (s *Server) tooLarge(r *http.Request) *openai.Error {
 }
 
 // bodyBudget bounds the bytes of all bodies that are being read or whose
-// requests have no place yet: admission bounds only what comes after.
+// requests have no place yet: admission bounds only what comes after. Another bounds
+// the answers that leave no place when they are made, see [Server.answer].
 type bodyBudget struct {
-	most int64
+	most  int64
+	alone bool // more than most is given to one that has all
 
 	mu struct {
 		sync.Mutex
-		held int64 // the sum of the open holds' bytes, at most most
+		held int64 // the sum of the open holds' bytes, at most most but for one alone
 	}
 }
 
@@ -131,7 +133,7 @@ func (h *hold) take(n int64) bool {
 	b := h.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.mu.held+n > b.most {
+	if b.mu.held+n > b.most && !(b.alone && b.mu.held == 0) {
 		return false
 	}
 	b.mu.held += n

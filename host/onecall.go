@@ -16,19 +16,23 @@ import (
 
 // answerOnce reads a request and writes what make answers to it.
 func (s *Server) answerOnce(w http.ResponseWriter, r *http.Request, make func(context.Context, *intake) (any, *openai.Error)) {
-	h := &hold{budget: &s.bodies}
+	h, out := &hold{budget: &s.bodies}, &hold{budget: &s.answers}
 	defer h.release()
+	defer out.release()
 	in, e := s.receive(w, r, h)
 	var answer any
+	var b []byte
 	if e == nil {
 		answer, e = make(r.Context(), in)
+	}
+	if e == nil {
+		b, e = s.encoded(answer, out)
 	}
 	if e != nil {
 		fail(w, r, e)
 		return
 	}
-	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
-	writeSlowly(w, answer, s.o.WriteTimeout)
+	s.sendRaw(w, b)
 }
 
 // inTurn calls the station for a request that is read and valid, once it has a
@@ -44,7 +48,7 @@ func (s *Server) inTurn(parent context.Context, in *intake, call func(context.Co
 
 	place := s.admission.enter(1)
 	if place == nil {
-		return openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
+		return s.lineFull()
 	}
 	defer place.leave()
 	select {

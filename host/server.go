@@ -27,6 +27,8 @@ type Server struct {
 	responses  responseStore // stored
 	background *background
 	bodies     bodyBudget
+	answers    bodyBudget // of requests that have no place, or have left it
+	texts      *admission // by bytes, of requests that need no place
 	grammars   *grammar.Cache
 	docs       docs
 	admission  *admission
@@ -66,6 +68,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.station.memory = s.memory
 	s.bodies.most = o.MaxBodyMemory
+	s.answers.most, s.answers.alone = o.MaxBodyMemory/2, true
+	s.texts = newAdmission(int(largestTexts*o.BodyLimit), o.MaxBacklog)
 	s.grammars = grammar.NewCache(o.GrammarCache)
 	s.admission = newAdmission(o.MaxInFlight, o.MaxBacklog)
 	s.metrics = newMetrics(s.admission, func() bool { return s.station.current().ready() && !s.draining.Load() })

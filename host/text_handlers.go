@@ -75,24 +75,69 @@ func (s *Server) applyTemplate(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// answer is a request that needs no place: reply makes its answer at once. Its
-// body counts until then, and no longer: clients that read slowly would take the
-// room of all others.
+// Requests that need no place take turns by the bytes of their bodies: so many of the
+// largest are worked on at once, or hundreds of small ones, which never wait behind the
+// model's answers. What one makes in memory is many times its body, here and at the
+// station.
+const (
+	largestTexts = 4
+	leastText    = 64 << 10 // what a small one counts
+)
+
+// answer is a request that needs no place: reply makes its answer at once. Its body
+// counts until then, and its answer from then on, apart from each other: clients that
+// read slowly would take the room of all that others send.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, reply func(context.Context, *intake) (any, *openai.Error)) {
-	h := &hold{budget: &s.bodies}
+	h, out := &hold{budget: &s.bodies}, &hold{budget: &s.answers}
 	defer h.release()
+	defer out.release()
 	in, e := s.receive(w, r, h)
-	if e != nil {
-		fail(w, r, e)
-		return
+	var b []byte
+	if e == nil {
+		b, e = s.atOnce(r.Context(), in, out, reply)
 	}
-	v, e := s.replied(r.Context(), in, reply)
 	h.release()
 	if e != nil {
 		fail(w, r, e)
 		return
 	}
-	s.send(w, v)
+	s.sendRaw(w, b)
+}
+
+// atOnce makes the answer when it is its turn.
+func (s *Server) atOnce(ctx context.Context, in *intake, out *hold, reply func(context.Context, *intake) (any, *openai.Error)) ([]byte, *openai.Error) {
+	turn := s.texts.enter(max(len(in.body), leastText))
+	if turn == nil {
+		return nil, s.lineFull()
+	}
+	defer turn.leave()
+	select {
+	case <-turn.ready:
+	case <-ctx.Done():
+		return nil, causeOf(ctx)
+	case <-s.hardStop.Done():
+		return nil, causeOf(s.hardStop)
+	}
+	v, e := s.replied(ctx, in, reply)
+	if e != nil {
+		return nil, e
+	}
+	return s.encoded(v, out)
+}
+
+// encoded is an answer as it is sent, held by out until it is. One that is larger than
+// all the room there is has it alone.
+func (s *Server) encoded(v any, out *hold) ([]byte, *openai.Error) {
+	b := openai.Encode(v)
+	if !out.take(int64(len(b))) {
+		return nil, openai.NewError(openai.CodeOverloaded, "", "the server is busy: answers that other clients have not read yet fill their memory of %d bytes", s.answers.most).Retry(s.retryAfter())
+	}
+	return b, nil
+}
+
+// lineFull is the answer where no more may wait.
+func (s *Server) lineFull() *openai.Error {
+	return openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
 }
 
 // replied ends the call of the station with its reply: no station is to be
@@ -103,13 +148,7 @@ func (s *Server) replied(parent context.Context, in *intake, reply func(context.
 	return reply(ctx, in)
 }
 
-// send writes a whole answer, for as long as a client may take to read it.
-func (s *Server) send(w http.ResponseWriter, v any) {
-	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
-	writeSlowly(w, v, s.o.WriteTimeout)
-}
-
-// sendRaw is send of what is JSON.
+// sendRaw writes an answer, for as long as a client may take to read it.
 func (s *Server) sendRaw(w http.ResponseWriter, b []byte) {
 	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
 	writePieces(w, b, s.o.WriteTimeout)

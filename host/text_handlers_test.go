@@ -188,10 +188,10 @@ func TestText_WithoutAStationIsA503(t *testing.T) {
 	require.Equal(t, "draining", h.do("POST", "/tokenize", `{"content":"a"}`).code(t))
 }
 
-func TestText_AClientThatDoesNotReadHoldsNoBody(t *testing.T) {
+func TestText_AClientThatDoesNotReadHoldsItsAnswerAndNoBody(t *testing.T) {
 	big := `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 16<<20) + `"}]}` // more than sockets take
 	ask := func(timeout time.Duration) *testHost {
-		h := newHost(t, newFakeStation(t), func(o *Options) { o.BodyLimit, o.WriteTimeout = 32<<20, timeout })
+		h := newHost(t, newFakeStation(t), func(o *Options) { o.BodyLimit, o.MaxBodyMemory, o.WriteTimeout = 32<<20, 32<<20, timeout })
 		conn, err := net.Dial("tcp", strings.TrimPrefix(h.base, "http://"))
 		require.NoError(t, err)
 		t.Cleanup(func() { conn.Close() })
@@ -210,7 +210,64 @@ func TestText_AClientThatDoesNotReadHoldsNoBody(t *testing.T) {
 	h := ask(time.Hour)
 	require.Zero(t, h.bodies.held())
 	require.False(t, ended(h), "the answer is still being written")
+	require.Greater(t, h.answers.held(), int64(16<<20), "one has all the room there is, also where it is more")
+	r := h.do("POST", "/apply-template", `{"messages":[{"role":"user","content":"x"}]}`)
+	require.Equal(t, "overloaded", r.code(t))
+	require.Contains(t, r.body, "have not read yet fill their memory of 16777216 bytes")
+	require.NotEmpty(t, r.header.Get("Retry-After"))
+	require.Equal(t, 200, h.chat().status, "what others send has its own room")
 
 	h = ask(500 * time.Millisecond)
 	h.eventually(func() bool { return ended(h) })
+	require.Zero(t, h.answers.held())
+}
+
+func TestText_RequestsTakeTurnsByTheirBytes(t *testing.T) {
+	behind := newFakeStation(t)
+	to, err := url.Parse(behind.srv.URL)
+	require.NoError(t, err)
+	rest := httputil.NewSingleHostReverseProxy(to)
+	entered, gate := make(chan int, 10), make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open)
+	station := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != wire.RouteTokenize {
+			rest.ServeHTTP(w, r)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		entered <- len(body)
+		if len(body) > leastText {
+			<-gate
+		}
+		_, _ = io.WriteString(w, `{"tokens":[1]}`)
+	}))
+	t.Cleanup(station.Close)
+	const limit = 256 << 10
+	h := startHost(t, station.URL, func(o *Options) { o.BodyLimit, o.MaxBacklog = limit, 1 })
+	h.await(200)
+	text := func(n int) string { return `{"content":"` + strings.Repeat("x", n-len(`{"content":""}`)) + `"}` }
+	replies := make(chan reply, largestTexts+1)
+	ask := func() { replies <- h.do("POST", "/tokenize", text(limit)) }
+	for range largestTexts - 1 {
+		go ask()
+	}
+	for range largestTexts - 1 {
+		require.Greater(t, <-entered, leastText)
+	}
+	require.Equal(t, 200, h.do("POST", "/tokenize", text(100)).status, "a small one has its turn beside large ones")
+	require.Less(t, <-entered, leastText)
+	go ask()
+	<-entered
+	go ask()
+	h.eventually(func() bool { _, waiting := h.texts.counts(); return waiting == 1 })
+	require.Empty(t, entered, "the station works on no more of them")
+	r := h.do("POST", "/tokenize", text(100))
+	require.Equal(t, "overloaded", r.code(t), "the line is bounded")
+	open()
+	for range largestTexts + 1 {
+		require.Equal(t, 200, (<-replies).status)
+	}
+	inFlight, waiting := h.texts.counts()
+	require.Zero(t, inFlight+waiting)
 }
