@@ -41,8 +41,8 @@ var (
 			"content": textOrBlocks, "is_error": schema{"type": "boolean"}, "cache_control": cacheMark}},
 	}}}}}
 	anthropicTool = schema{"type": "object", "required": []string{"name", "input_schema"}, "properties": schema{"type": oneOf("custom"), "name": schema{"type": "string", "pattern": `^[a-zA-Z0-9_-]{1,128}$`},
-		"description": schema{"type": "string"}, "strict": schema{"type": "boolean"}, "cache_control": cacheMark,
-		"input_schema": schema{"type": "object", "required": []string{"type"}, "properties": schema{"type": oneOf("object")}}}}
+		"description": schema{"type": "string"}, "strict": schema{"type": "boolean"}, "cache_control": cacheMark, "eager_input_streaming": schema{"type": "boolean"},
+		"input_schema": schema{"type": "object", "required": []string{"type"}, "properties": schema{"type": oneOf("object")}}}, "additionalProperties": false}
 )
 
 // messageTypes are the types of Anthropic's API.
@@ -66,15 +66,15 @@ func (s *Server) messageTypes(modelName schema) []openapi.Type {
 		example["model"] = enum[0]
 	}
 	return []openapi.Type{
-		{Of: anthropic.Request{}, Name: "MessagesRequest", Required: []string{"model", "messages", "max_tokens"}, Fields: body, Notes: anthropic.Parameters.Notes(), Note: anthropic.Parameters.RefusedNote(), Example: example},
-		{Of: countRequest{}, Name: "CountTokensRequest", Required: []string{"model", "messages"}, Fields: body, Notes: anthropic.Parameters.Notes(), Note: anthropic.Parameters.RefusedNote(), Example: example},
+		{Of: anthropic.Request{}, Name: "MessagesRequest", Required: []string{"model", "messages", "max_tokens"}, Fields: body, Notes: anthropic.Parameters.Notes(), Note: anthropic.Parameters.RefusedNote(), Example: example, More: closed},
+		{Of: countRequest{}, Name: "CountTokensRequest", Required: []string{"model", "messages"}, Fields: body, Notes: anthropic.Parameters.Notes(), Note: anthropic.Parameters.RefusedNote(), Example: example, More: closed},
 		{Of: anthropic.InputMessage{}, Required: []string{"role", "content"}, Fields: map[string]schema{"role": oneOf("user", "assistant"), "content": blocks}},
-		{Of: anthropic.Thinking{}, Required: []string{"type"}, Fields: map[string]schema{"type": oneOf("enabled", "disabled", "adaptive"), "budget_tokens": {"minimum": 1024}}},
-		{Of: anthropic.OutputFormat{}, Required: []string{"type", "schema"}, Fields: map[string]schema{"type": oneOf("json_schema"), "schema": jsonSchema}},
-		{Of: anthropic.OutputConfig{}, Fields: map[string]schema{"effort": oneOf("low", "medium", "high", "max")}},
-		{Of: anthropic.ToolChoice{}, Name: "MessagesToolChoice", Required: []string{"type"}, Fields: map[string]schema{"type": oneOf("auto", "any", "tool", "none")}},
+		{Of: anthropic.Thinking{}, Required: []string{"type"}, Fields: map[string]schema{"type": oneOf("enabled", "disabled", "adaptive"), "budget_tokens": {"minimum": 1024}}, More: closed},
+		{Of: anthropic.OutputFormat{}, Required: []string{"type", "schema"}, Fields: map[string]schema{"type": oneOf("json_schema"), "schema": jsonSchema}, More: closed},
+		{Of: anthropic.OutputConfig{}, Fields: map[string]schema{"effort": oneOf("low", "medium", "high", "xhigh", "max")}, More: closed},
+		{Of: anthropic.ToolChoice{}, Name: "MessagesToolChoice", Required: []string{"type"}, Fields: map[string]schema{"type": oneOf("auto", "any", "tool", "none")}, More: closed},
 		{Of: anthropic.CacheControl{}, Required: []string{"type"}, Fields: map[string]schema{"type": oneOf("ephemeral"), "ttl": oneOf("5m", "1h")}},
-		{Of: anthropic.Metadata{}, Name: "MessagesMetadata", Fields: map[string]schema{"user_id": {"maxLength": 256}}},
+		{Of: anthropic.Metadata{}, Name: "MessagesMetadata", Fields: map[string]schema{"user_id": {"maxLength": 256}}, More: closed},
 		{Of: anthropic.Message{}, Name: "MessagesAnswer", Fields: map[string]schema{"type": oneOf("message"), "role": oneOf("assistant"),
 			"stop_reason": {"type": "string", "enum": []string{"end_turn", "max_tokens", "stop_sequence", "tool_use"}}}},
 		{Of: anthropic.Block{}, Name: "MessagesBlock", Fields: map[string]schema{"type": oneOf("text", "thinking", "tool_use"), "input": {"type": "object"}}},

@@ -71,9 +71,9 @@ var (
 	flatChoice = schema{"anyOf": []schema{oneOf("none", "auto", "required"),
 		{"type": "object", "required": []string{"type", "name"}, "properties": schema{"type": oneOf("function"), "name": identifier}}}}
 	flatFormat = schema{"anyOf": []schema{
-		{"type": "object", "required": []string{"type"}, "properties": schema{"type": oneOf("text", "json_object")}},
+		{"type": "object", "required": []string{"type"}, "properties": schema{"type": oneOf("text", "json_object")}, "additionalProperties": false},
 		{"type": "object", "required": []string{"type", "name", "schema"}, "properties": schema{"type": oneOf("json_schema"), "name": identifier, "description": schema{"type": "string"},
-			"schema": jsonSchema, "strict": schema{"type": []string{"boolean", "null"}}}},
+			"schema": jsonSchema, "strict": schema{"type": []string{"boolean", "null"}}}, "additionalProperties": false},
 		{"type": "null"}}}
 )
 
@@ -103,10 +103,10 @@ func (s *Server) responseTypes(modelName schema) []openapi.Type {
 	return []openapi.Type{
 		{Of: responses.Request{}, Name: "ResponsesRequest", Required: []string{"model"}, Fields: body, Notes: notes.Notes(), Note: notes.RefusedNote(), Example: example},
 		{Of: countedRequest{}, Name: "InputTokensRequest", Fields: body, Notes: notes.Notes(), Note: notes.RefusedNote(), Example: example},
-		{Of: responses.Text{}, Name: "ResponsesText", Fields: map[string]schema{"format": flatFormat, "verbosity": oneOf("low", "medium", "high")}},
-		{Of: responses.Reasoning{}, Name: "ResponsesReasoning", Fields: map[string]schema{"effort": oneOf("none", "minimal", "low", "medium", "high", "xhigh"),
+		{Of: responses.Text{}, Name: "ResponsesText", Fields: map[string]schema{"format": flatFormat, "verbosity": oneOf("low", "medium", "high")}, More: closed},
+		{Of: responses.Reasoning{}, Name: "ResponsesReasoning", Fields: map[string]schema{"effort": efforts,
 			"summary": oneOf("auto", "concise", "detailed"), "generate_summary": oneOf("auto", "concise", "detailed")}},
-		{Of: responses.StreamOptions{}, Name: "ResponsesStreamOptions"},
+		{Of: responses.StreamOptions{}, Name: "ResponsesStreamOptions", More: closed},
 		{Of: responses.Response{}, Name: "Response", Fields: map[string]schema{"object": oneOf("response"), "status": oneOf(states...), "tool_choice": {"type": []string{"string", "object"}}}},
 		{Of: responses.FormatUsed{}, Name: "ResponsesFormat", Fields: map[string]schema{"type": oneOf("text", "json_object", "json_schema"), "schema": {"type": "object"}}},
 		{Of: responses.ToolUsed{}, Name: "ResponsesTool", Fields: map[string]schema{"parameters": {"type": []string{"object", "null"}}}},

@@ -21,6 +21,11 @@ func oneOf(values ...string) schema { return schema{"type": "string", "enum": va
 // duration is what a ttl looks like; what it may be at most is said in words.
 var duration = schema{"type": "string", "pattern": `^[1-9][0-9]{0,2}[hms]$`, "description": "A duration from 1s to 168h.", "examples": []string{"30m", "24h"}}
 
+// closed is an object with what is listed and nothing else.
+var closed = schema{"additionalProperties": false}
+
+var efforts = oneOf("none", "minimal", "low", "medium", "high", "xhigh")
+
 var breakpoint = schema{"type": "object", "required": []string{"mode"}, "properties": schema{"mode": oneOf("explicit"), "ttl": duration}, "additionalProperties": false}
 
 // content is the content of a message.
@@ -61,7 +66,7 @@ func (s *Server) types(modelName schema) []openapi.Type {
 		"guided_choice":         {"minItems": 1, "maxItems": 1000},
 		"guided_regex":          {"minLength": 1},
 		"chat_template_kwargs":  {"type": "object"},
-		"reasoning_effort":      oneOf("none", "minimal", "low", "medium", "high", "xhigh"),
+		"reasoning_effort":      efforts,
 		"verbosity":             oneOf("low", "medium", "high"),
 		"service_tier":          oneOf("auto", "default", "flex", "scale", "priority"),
 		"metadata": {"type": "object", "maxProperties": 16, "propertyNames": schema{"maxLength": 64},
@@ -78,13 +83,15 @@ func (s *Server) types(modelName schema) []openapi.Type {
 		{Of: openai.Message{}, Required: []string{"role"}, Fields: map[string]schema{"role": oneOf("system", "developer", "user", "assistant", "tool")},
 			Hidden: []string{"function_call", "audio"},
 			More: schema{"anyOf": []schema{
-				{"properties": schema{"role": oneOf("system", "developer", "user"), "content": given, "tool_calls": schema{"type": "null"}}, "required": []string{"content"}},
+				{"properties": schema{"role": oneOf("system", "developer", "user"), "content": given, "tool_calls": schema{"type": "null"}, "refusal": schema{"type": "null"}}, "required": []string{"content"}},
 				{"properties": schema{"role": oneOf("assistant")}},
-				{"properties": schema{"role": oneOf("tool"), "content": given, "tool_calls": schema{"type": "null"}, "tool_call_id": schema{"minLength": 1}}, "required": []string{"content", "tool_call_id"},
+				{"properties": schema{"role": oneOf("tool"), "content": given, "tool_calls": schema{"type": "null"}, "refusal": schema{"type": "null"}, "tool_call_id": schema{"minLength": 1}}, "required": []string{"content", "tool_call_id"},
 					"description": "The result of a call that an assistant message before it made."}}}},
+		{Of: openai.StreamOptions{}, More: closed},
+		{Of: openai.Reasoning{}, Fields: map[string]schema{"effort": efforts}, More: closed},
 		{Of: openai.ToolCall{}, Required: []string{"id", "function"}, Fields: map[string]schema{"type": oneOf("function"), "id": {"minLength": 1}}},
 		{Of: openai.FunctionCall{}, Required: []string{"name"}, Fields: map[string]schema{"name": {"minLength": 1}}},
-		{Of: openai.CacheOptions{}, Fields: map[string]schema{"mode": oneOf("implicit", "explicit"), "ttl": duration}, More: schema{"additionalProperties": false}},
+		{Of: openai.CacheOptions{}, Fields: map[string]schema{"mode": oneOf("implicit", "explicit"), "ttl": duration}, More: closed},
 		{Of: openai.TokenizeRequest{}, Fields: map[string]schema{"model": modelName},
 			Notes:   openai.TokenizeParameters.Notes(),
 			More:    schema{"oneOf": []schema{only("content"), only("prompt"), only("input")}},
@@ -130,7 +137,7 @@ func (l bounds) sampling() map[string]schema {
 		"repeat_penalty":    {"exclusiveMinimum": 0, "maximum": 2},
 		"frequency_penalty": between(-2, 2),
 		"presence_penalty":  between(-2, 2),
-		"logit_bias":        {"propertyNames": schema{"pattern": "^[0-9]{1,9}$"}, "additionalProperties": schema{"type": "number", "minimum": -100, "maximum": 100}, "maxProperties": l.LogitBias},
+		"logit_bias":        {"propertyNames": schema{"pattern": "^(0|[1-9][0-9]{0,8})$"}, "additionalProperties": schema{"type": "number", "minimum": -100, "maximum": 100}, "maxProperties": l.LogitBias},
 		"seed":              {"minimum": -(1 << 63), "maximum": uint64(1<<63 - 1)},
 	}
 }
@@ -175,8 +182,8 @@ func (s *Server) lastToken() int {
 }
 
 var responseFormat = schema{"anyOf": []schema{
-	{"type": "object", "required": []string{"type"}, "properties": schema{"type": oneOf("text", "json_object")}},
+	{"type": "object", "required": []string{"type"}, "properties": schema{"type": oneOf("text", "json_object")}, "additionalProperties": false},
 	{"type": "object", "required": []string{"type", "json_schema"}, "properties": schema{"type": oneOf("json_schema"),
 		"json_schema": schema{"type": "object", "required": []string{"name", "schema"}, "properties": schema{"name": identifier, "description": schema{"type": "string"},
-			"schema": jsonSchema, "strict": schema{"type": []string{"boolean", "null"}}}}}},
+			"schema": jsonSchema, "strict": schema{"type": []string{"boolean", "null"}}}, "additionalProperties": false}}, "additionalProperties": false},
 }}

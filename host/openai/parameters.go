@@ -40,10 +40,10 @@ type Parameter struct {
 // Table is all that an endpoint knows of its parameters: validation, the OpenAPI
 // document and docs/api.md are made of it.
 //
-// What stands in no table passes unread at the top of a request, where clients put
-// labels and switches of their own and OpenAI's other servers let them, unless the
-// table is closed. In an object that is looked into it is refused by name: what is
-// there says more about something that is honoured.
+// What stands in no table passes unread at the top of a request, where clients of
+// several servers put labels and switches of their own, unless the table is closed. In
+// an object that is looked into it is refused by name: what is there says more about
+// something that is honoured.
 //
 // Invariants, which a test holds against the request's type: a parameter that is
 // honoured or accepted is a field of it, and a field is in the table; a refused one

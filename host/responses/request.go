@@ -73,6 +73,7 @@ type StreamOptions struct {
 type Text struct {
 	Format    jsontext.Value `json:"format"`
 	Verbosity *string        `json:"verbosity"`
+	Rest      jsontext.Value `json:",embed"`
 }
 
 // Reasoning says how much the model shall reason.

@@ -276,6 +276,27 @@ func TestRequest_ToolsAreShownInTheFormOfChats(t *testing.T) {
 	}
 }
 
+func TestRequest_WhatIsUnknownInAnObjectIsRefused(t *testing.T) {
+	for fields, param := range map[string]string{
+		`"text":{"style":"x"}`: "text.style",
+		`"text":{"format":{"type":"json_object","schema":{}},"verbosity":null}`:                                 "",
+		`"text":{"format":{"type":"json_object","json_schema":{}}}`:                                             "text.format.json_schema",
+		`"text":{"format":{"type":"json_schema","name":"n","schema":{},"strict":true,"description":"d","x":1}}`: "text.format.x",
+		`"reasoning":{"effort":"low","max_tokens":5}`:                                                           "reasoning.max_tokens",
+		`"stream_options":{"every":true}`:                                                                       "stream_options.every",
+		`"stream_options":{"include_usage":true},"label":1`:                                                     "",
+	} {
+		_, e := decode(t, fields)
+		if param == "" {
+			require.Nil(t, e, fields)
+			continue
+		}
+		require.NotNil(t, e, fields)
+		require.Equal(t, openai.CodeUnsupported, e.Code)
+		require.Equal(t, param, *e.Param)
+	}
+}
+
 func TestRequest_FormatIsEnforcedWhetherStrictOrNot(t *testing.T) {
 	for _, strict := range []string{"", `,"strict":true`, `,"strict":false`, `,"strict":null`} {
 		r, e := decode(t, `"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}`+strict+`}}`)

@@ -116,6 +116,9 @@ func (r *Request) readFormat(openai.Limits) *openai.Error {
 	if r.Text == nil {
 		return nil
 	}
+	if e := parameters.RefuseIn("text", r.Text.Rest); e != nil {
+		return e
+	}
 	if e := oneOf("text.verbosity", r.Text.Verbosity, "low", "medium", "high"); e != nil {
 		return e
 	}
@@ -133,8 +136,12 @@ func (r *Request) readFormat(openai.Limits) *openai.Error {
 		Description *string        `json:"description"`
 		Schema      jsontext.Value `json:"schema"`
 		Strict      bool           `json:"strict"`
+		Rest        jsontext.Value `json:",embed"`
 	}
 	if e := openai.DecodeAt(path, v, &in); e != nil {
+		return e
+	}
+	if e := parameters.RefuseIn(path, in.Rest); e != nil {
 		return e
 	}
 	switch {
