@@ -117,6 +117,9 @@ func TestMessages_ToolsAreCalledAndAnswered(t *testing.T) {
 	var in struct{ City string }
 	require.NoError(t, json.Unmarshal(call.Input, &in))
 	require.Contains(t, []string{"Oslo", "Paris"}, in.City)
+	named := shared.message(t, tools, ask, obj{"tool_choice": obj{"type": "tool", "name": "get_weather"}})
+	require.Equal(t, "tool_use", named.StopReason)
+	require.Len(t, named.Content, 1, "who names the tool asks for one call")
 	next := shared.message(t, tools, obj{"messages": []obj{user("What is the weather in Oslo?"),
 		message("assistant", []obj{{"type": "tool_use", "id": call.ID, "name": call.Name, "input": call.Input}}),
 		message("user", []obj{{"type": "tool_result", "tool_use_id": call.ID, "content": "It rains."}})}, "tool_choice": obj{"type": "none"}})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,7 +45,7 @@ func TestTools_ChoiceIsKept(t *testing.T) {
 				require.Nil(t, said.Content, "calls and nothing else, content is null")
 				require.Subset(t, c.may, said.names())
 				callsAreValid(t, said)
-				if seed == 2 {
+				if seed == 2 || strings.HasPrefix(name, "named") { // who names the tool asks for one call
 					require.Len(t, said.Calls, 1)
 					require.Equal(t, "tool_calls", said.Finish)
 				}
