@@ -139,6 +139,28 @@ func TestRun_WhatAShortAnswerCannotShowIsNotWrong(t *testing.T) {
 	}
 }
 
+func TestRun_AnAnswerWithoutItsCapIsNotReadToItsEnd(t *testing.T) {
+	gone := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != pathCompletions {
+			terse.ServeHTTP(w, r)
+			return
+		}
+		defer close(gone)
+		w.Header().Set("Content-Type", "text/event-stream")
+		for r.Context().Err() == nil { // endless
+			fmt.Fprint(w, "data: {\"choices\":[{\"index\":0,\"text\":\" and on\"}]}\n\n")
+			w.(http.Flusher).Flush()
+		}
+	}))
+	defer srv.Close()
+	rep, err := Run(t.Context(), Options{Servers: []Server{{URL: srv.URL}}, Only: []string{"no max_tokens"}})
+	require.NoError(t, err)
+	<-gone
+	require.Equal(t, Wrong, rep.Results[0].Verdicts[0].State)
+	require.Contains(t, rep.Results[0].Verdicts[0].Why, "events and more")
+}
+
 func TestRun_ACallThatIsNotForcedCountsOnce(t *testing.T) {
 	_, all := rambler.right(t, "tools", "responses", "messages API")
 	var wrong []string

@@ -1,6 +1,9 @@
 package compare
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 const pathCompletions = "/v1/completions"
 
@@ -19,8 +22,14 @@ var completionCases = []Case{
 		t.that(str(o, "id") != "" && whole(o["created"]), "no id or created")
 	}},
 	{"completions", "no max_tokens", reference, "16 are made", func(t *trial) {
-		o := t.goOn(m{"max_tokens": drop, "prompt": count + "\n1\n2\n3\n"}).object()
-		n := num(o, "usage", "completion_tokens")
+		over := m{"max_tokens": drop, "prompt": count + "\n1\n2\n3\n"}
+		t.asker.most = 32 << 10 // one without a cap goes on to its context
+		r := t.goOn(over, m{"stream": true})
+		t.asker.most = mostBytes
+		n := bytes.Count(r.raw, []byte("data: {"))
+		t.that(n < 32, "streamed: %d events and more", n)
+		o := t.goOn(over).object()
+		n = num(o, "usage", "completion_tokens")
 		t.needs(finishOf(o) == "length" || n > 16, "an answer of 16 tokens")
 		t.that(n == 16, "%d tokens", n)
 	}},

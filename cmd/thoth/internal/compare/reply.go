@@ -18,6 +18,7 @@ type asker struct {
 	Server
 	http    *http.Client
 	timeout time.Duration
+	most    int64 // bytes of an answer that are read
 	// What several cases want to know, once it was asked for.
 	text    string // a longer answer
 	forces  *bool  // tool_choice required brings a call
@@ -32,11 +33,11 @@ type late struct{ limit time.Duration }
 func (l late) Error() string { return fmt.Sprintf("none within %s", l.limit) }
 
 func newAsker(s Server, timeout time.Duration) *asker {
-	return &asker{Server: s, timeout: timeout, http: &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+	return &asker{Server: s, timeout: timeout, most: mostBytes, http: &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// mostBytes bounds an answer that is read.
+// mostBytes bounds an answer that is read, unless a case wants less of it.
 const mostBytes = 32 << 20
 
 // ask sends a request and reads the whole answer.
@@ -60,7 +61,7 @@ func (a *asker) ask(ctx context.Context, method, path string, body []byte, heade
 		return nil, causeOf(ctx, err)
 	}
 	defer resp.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, mostBytes))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, a.most))
 	if err != nil {
 		return nil, causeOf(ctx, err)
 	}
