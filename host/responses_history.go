@@ -50,6 +50,8 @@ type recollection struct {
 	limit int // of items
 	most  int // items it may still read
 	bytes int // of text it may still read
+
+	referred int64 // bytes of the responses that references led to
 }
 
 // chain is what was said in the turns before, the last of which is previous.
@@ -110,52 +112,46 @@ type turn struct {
 	Output []responses.Item `json:"output"`
 }
 
-// readTurn reads the items of a record.
+// readTurn reads the items of a record, without what was of its own turn alone:
+// breakpoints come back in every turn otherwise, until a prompt has more of them than the
+// station takes.
 func readTurn(r *stored.Record) (input []responses.Item, resp turn, err error) {
 	if err = json.Unmarshal(r.Input, &input); err == nil {
 		err = json.Unmarshal(r.Response, &resp)
 	}
+	for i := range input {
+		input[i].Settle()
+	}
 	for i := range resp.Output {
-		resp.Output[i].Encrypted = "" // the text is there
+		resp.Output[i].Settle()
 	}
 	return input, resp, err
 }
 
-// resolve puts items in place of the references to them: those of the turns before, and
-// of other responses, which their ids name.
+// resolve puts items in place of the references to them, whose ids name the response
+// that they are of.
 func (m *recollection) resolve(ctx context.Context, req *responses.Request, history []responses.Item) *openai.Error {
-	ids := req.References()
-	if len(ids) == 0 {
-		return nil
+	refs, e := req.References(history)
+	if e != nil || len(refs) == 0 {
+		return e
 	}
-	found := map[string]*responses.Item{}
-	for i := range history {
-		found[history[i].ID] = &history[i]
-	}
-	wanted := map[string]bool{}
-	var of []string // responses
-	seen := map[string]bool{}
-	for _, id := range ids {
-		if found[id] != nil {
-			continue
-		}
-		wanted[id] = true
-		if r := responses.ResponseOf(id); r != "" && !seen[r] {
-			seen[r] = true
-			of = append(of, r)
+	found := make(map[string]*responses.Item, len(refs))
+	places := map[string]string{} // of the first reference to each response
+	var of []string               // responses
+	for _, ref := range refs {
+		found[ref.ID] = nil
+		if r := responses.ResponseOf(ref.ID); r != "" && places[r] == "" {
+			places[r], of = ref.Path, append(of, r)
 		}
 	}
 	if len(of) > 0 && !m.s.hasStore() {
-		e := req.Resolve(found)
-		return openai.NewError(openai.CodeUnsupported, *e.Param, "%s refers to an item in the store of responses, and there is none (%s): send the item itself", *e.Param, m.s.responses.State().Reason)
+		at := places[of[0]]
+		return openai.NewError(openai.CodeUnsupported, at, "%s refers to an item in the store of responses, and there is none (%s): send the item itself", at, m.s.responses.State().Reason)
 	}
 	for some := range slices.Chunk(of, readAtOnce) {
-		if e := m.items(ctx, some, wanted, found); e != nil {
+		if e := m.items(ctx, some, places, found); e != nil {
 			return e
 		}
-	}
-	if m.bytes < 0 {
-		return m.tooLong("input")
 	}
 	return req.Resolve(found)
 }
@@ -163,9 +159,13 @@ func (m *recollection) resolve(ctx context.Context, req *responses.Request, hist
 // readAtOnce is how many records are read together: a bucket answers slowly.
 const readAtOnce = 8
 
+// mostReferredRecords bounds the responses that references lead to, in records of the
+// largest size, as those of a chain are: they are read before the request has a place.
+const mostReferredRecords = 4
+
 // items adds to found what is wanted of these responses. Those that are not there are
 // passed over.
-func (m *recollection) items(ctx context.Context, ids []string, wanted map[string]bool, found map[string]*responses.Item) *openai.Error {
+func (m *recollection) items(ctx context.Context, ids []string, places map[string]string, found map[string]*responses.Item) *openai.Error {
 	before := m.hold.bytes
 	records, errs := make([]*stored.Record, len(ids)), make([]error, len(ids))
 	var reading sync.WaitGroup
@@ -184,20 +184,25 @@ func (m *recollection) items(ctx context.Context, ids []string, wanted map[strin
 			return m.s.unreadable(ids[i], err)
 		}
 		records[i] = nil
+		at, most := places[ids[i]], mostReferredRecords*m.s.responses.Largest()
+		if m.referred += int64(len(r.Input) + len(r.Response)); m.referred > most {
+			return openai.NewError(openai.CodeInvalidValue, at, "%s leads to the response %s, and with it the input refers to responses of more than %d bytes together: send some of the items themselves", at, r.ID, most)
+		}
 		input, resp, err := readTurn(r)
 		if err != nil {
 			return m.s.unreadable(r.ID, err)
 		}
 		for _, it := range append(input, resp.Output...) {
-			if wanted[it.ID] {
+			// Another response may have the same item in its input.
+			if at, wanted := found[it.ID]; wanted && at == nil && responses.ResponseOf(it.ID) == ids[i] {
+				if m.bytes -= responses.TextBytes([]responses.Item{it}); m.bytes < 0 {
+					return m.tooLong(places[ids[i]])
+				}
 				kept = append(kept, it)
+				found[it.ID] = &it
 			}
 		}
 	}
-	for i := range kept {
-		found[kept[i].ID] = &kept[i]
-	}
-	m.bytes -= responses.TextBytes(kept)
 	m.keep(before, kept)
 	return nil
 }

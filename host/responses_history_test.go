@@ -41,10 +41,89 @@ func TestResponse_ItemsThatAreReferredToAreThoseThatWereSent(t *testing.T) {
 	input := h.get("/v1/responses/" + one.ID + "/input_items").json(t)["data"].([]any)[0].(map[string]any)
 	h.ask(`[{"id":"` + input["id"].(string) + `"}]`).response(t)
 	require.Contains(t, text(f.last().Prompt.Segments), "Weather?", "an item of an input")
+}
 
-	two := h.ask(`"b"`, `"previous_response_id":"`+h.ask(`[{"role":"user","content":"a","id":"mine"}]`).response(t).ID+`"`).response(t)
-	h.ask(`[{"id":"mine"}]`, `"previous_response_id":"`+two.ID+`"`).response(t)
-	require.Equal(t, 2, strings.Count(text(f.last().Prompt.Segments), "user\na<|im_end|>"), "one of the turns before, whatever its id")
+func TestResponse_AnItemIsReferredToOnce(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t))
+	one := h.ask(`[{"role":"user","content":"a","id":"mine"}]`).response(t)
+	before := `"previous_response_id":"` + one.ID + `"`
+	said := `{"id":"` + one.Output[0].ID + `"}`
+	for _, r := range []reply{
+		h.ask(`[` + said + `,` + said + `]`),
+		h.do("POST", "/v1/responses/input_tokens", responseBody(`[`+said+`,`+said+`]`)),
+		h.ask(`[{"role":"user","content":"b"},`+said+`]`, before),
+		h.ask(`[{"role":"user","content":"b"},{"id":"mine"}]`, before),
+	} {
+		require.Equal(t, 400, r.status, r.body)
+		require.Equal(t, "input[1].id", *errorParam(t, r))
+		require.Contains(t, r.body, "Duplicate item found with id")
+	}
+	require.Len(t, f.got(), 1)
+	require.Zero(t, h.bodies.held())
+}
+
+func TestResponse_WhatReferencesReadIsBounded(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, func(o *Options) { o.Responses = stored.Options{Address: t.TempDir(), RecordBytes: 8 << 10} })
+	var refs []string
+	for i := range 20 {
+		id := fmt.Sprintf("resp_r%d", i)
+		require.NoError(t, h.stored.Put(t.Context(), &stored.Record{ID: id, Created: time.Now(),
+			Input:    jsontext.Value(`[{"type":"message","role":"user","id":"u","content":[{"type":"input_text","text":"` + strings.Repeat("x", 4<<10) + `"}]}]`),
+			Response: jsontext.Value(fmt.Sprintf(`{"id":"%s","status":"completed","output":[{"type":"message","role":"assistant","id":"msg_r%d_0","content":[{"type":"output_text","text":"y"}]}]}`, id, i))}))
+		refs = append(refs, fmt.Sprintf(`{"id":"msg_r%d_0"}`, i))
+	}
+	require.Equal(t, 200, h.ask(`[`+strings.Join(refs[:7], ",")+`]`).status)
+	r := h.ask(`[` + strings.Join(refs, ",") + `]`)
+	require.Equal(t, 400, r.status, r.body)
+	require.Equal(t, "input[7].id", *errorParam(t, r))
+	require.Contains(t, r.body, "resp_r7")
+	require.Zero(t, h.bodies.held())
+}
+
+func TestResponse_ReferencesThatCannotFitAreRefusedBeforeTheirPrompt(t *testing.T) {
+	f := newFakeStation(t)
+	f.health.ContextLength = 1000
+	h := newHost(t, f, keeping(t))
+	require.NoError(t, h.stored.Put(t.Context(), &stored.Record{ID: "resp_r", Created: time.Now(),
+		Input:    jsontext.Value(`[{"type":"message","role":"user","id":"msg_r_i0","content":[{"type":"input_text","text":"` + strings.Repeat("x", 70_000) + `"}]}]`),
+		Response: jsontext.Value(`{"id":"resp_r","status":"completed","output":[]}`)}))
+	r := h.ask(`[{"role":"user","content":"x"},{"id":"msg_r_i0"}]`)
+	require.Equal(t, 400, r.status, r.body)
+	require.Equal(t, "context_length_exceeded", r.code(t))
+	require.Equal(t, "input[1].id", *errorParam(t, r))
+	require.Empty(t, f.got())
+	require.Zero(t, h.bodies.held())
+}
+
+func TestResponse_BreakpointsAreOfOneTurn(t *testing.T) {
+	f := newStoreStation(t)
+	f.health.ContextLength = 1 << 20
+	h := startHost(t, f.srv.URL, keeping(t))
+	h.await(200)
+	const marked = `[{"role":"user","content":[{"type":"input_text","text":"words and words ","prompt_cache_breakpoint":{"mode":"explicit"}}]}]`
+	id := ""
+	for range 70 {
+		fields := []string{`"max_output_tokens":5`}
+		if id != "" {
+			fields = append(fields, `"previous_response_id":"`+id+`"`)
+		}
+		id = h.ask(marked, fields...).response(t).ID
+	}
+	_, saves := f.asked()
+	require.NotEmpty(t, saves)
+	marks := 0
+	for _, s := range saves {
+		marks = max(marks, len(s.Points))
+	}
+	require.Equal(t, 1, marks, "those of this turn")
+	input := h.get("/v1/responses/" + id + "/input_items").body
+	require.Contains(t, input, "prompt_cache_breakpoint", "it is shown as it came")
+	ref := h.get("/v1/responses/" + id + "/input_items").json(t)["data"].([]any)[0].(map[string]any)["id"].(string)
+	record, err := h.stored.Get(t.Context(), "", h.ask(`[{"id":"`+ref+`"}]`).response(t).ID)
+	require.NoError(t, err)
+	require.NotContains(t, string(record.Input), "prompt_cache_breakpoint")
 }
 
 func TestResponse_AReferenceThatLeadsNowhereIsNamed(t *testing.T) {

@@ -96,6 +96,17 @@ func TextBytes(items []Item) (n int) {
 	return n
 }
 
+// Settle leaves of an item what a later turn needs: its text is there, so no token of it
+// is needed, and where it had a breakpoint is stored.
+func (i *Item) Settle() {
+	i.Encrypted = ""
+	for _, parts := range [][]Part{i.Content, i.Output.Parts} {
+		for j := range parts {
+			parts[j].Breakpoint = nil
+		}
+	}
+}
+
 // UnmarshalJSON reads an item that was stored, whose parts were counted when it came.
 func (i *Item) UnmarshalJSON(b []byte) error {
 	read, e := readItem("", b, &openai.Bound{Most: math.MaxInt})

@@ -11,9 +11,11 @@ import (
 )
 
 func TestRequest_ReferencesAreResolvedToTheirItems(t *testing.T) {
-	r, e := Decode([]byte(`{"model":"m","input":[{"role":"user","content":"x"},{"type":"item_reference","id":"msg_a_0"},{"id":"rs_b_i2"},{"id":"msg_a_0","type":null}]}`), openai.Limits{}, false)
+	r, e := Decode([]byte(`{"model":"m","input":[{"role":"user","content":"x"},{"type":"item_reference","id":"msg_a_0"},{"id":"rs_b_i2","type":null}]}`), openai.Limits{}, false)
 	require.Nil(t, e)
-	require.Equal(t, []string{"msg_a_0", "rs_b_i2"}, r.References())
+	refs, e := r.References(nil)
+	require.Nil(t, e)
+	require.Equal(t, []Reference{{"input[1].id", "msg_a_0"}, {"input[2].id", "rs_b_i2"}}, refs)
 	said, thought := Item{Type: TypeMessage, Role: roleAssistant, ID: "msg_a_0"}, Item{Type: TypeReasoning, ID: "rs_b_i2"}
 	e = r.Resolve(map[string]*Item{"msg_a_0": &said})
 	require.Equal(t, openai.CodeNotFound, e.Code)
@@ -21,11 +23,29 @@ func TestRequest_ReferencesAreResolvedToTheirItems(t *testing.T) {
 	require.Contains(t, e.Message, "rs_b_i2")
 
 	require.Nil(t, r.Resolve(map[string]*Item{"msg_a_0": &said, "rs_b_i2": &thought}))
-	require.Empty(t, r.References())
-	require.Equal(t, []Item{said, thought, said}, r.Input[1:])
+	refs, e = r.References(nil)
+	require.Nil(t, e)
+	require.Empty(t, refs)
+	require.Equal(t, []Item{said, thought}, r.Input[1:])
+}
+
+func TestRequest_AnItemIsReferredToOnce(t *testing.T) {
+	for _, input := range []string{`{"id":"msg_a_0"},{"role":"user","content":"x"},{"id":"msg_a_0"}`, `{"id":"msg_a_0"},{"id":"msg_a_1"},{"id":"u"}`} {
+		r, e := Decode([]byte(`{"model":"m","input":[`+input+`]}`), openai.Limits{}, false)
+		require.Nil(t, e)
+		_, e = r.References([]Item{{Type: TypeMessage, ID: "u"}})
+		require.Equal(t, openai.CodeInvalidValue, e.Code)
+		require.Equal(t, "input[2].id", *e.Param)
+		require.Contains(t, e.Message, "Duplicate item found with id")
+	}
+}
+
+func TestRequest_AnInputItemThatIsThereTwiceGetsAnID(t *testing.T) {
+	r, e := Decode([]byte(`{"model":"m","input":[{"role":"user","content":"x","id":"u"},{"role":"user","content":"x","id":"u"}]}`), openai.Limits{}, false)
+	require.Nil(t, e)
 	New(r, "resp_c", "m", time.Time{})
-	require.Equal(t, "msg_a_0", r.Input[1].ID)
-	require.Equal(t, "msg_c_i3", r.Input[3].ID, "an item that is there twice")
+	require.Equal(t, "u", r.Input[0].ID)
+	require.Equal(t, "msg_c_i1", r.Input[1].ID)
 }
 
 func TestResponseOf_IsWhatAnItemsIDNames(t *testing.T) {
