@@ -19,7 +19,8 @@ import (
 // way from before its record is stored until after its end is: one whose end cannot be
 // stored stays, and with it the only copy. What stays afterwards are the events of those
 // that were streamed, for who reads them again: for heldFor, and while all of them have
-// no more than heldBytes; the oldest goes first. A run's goroutine ends only after its
+// no more than heldBytes; the oldest goes first. What runs that wait hold counts in bodies,
+// and not with those of requests somebody waits for: a long line would keep them out. A run's goroutine ends only after its
 // station calls, and [background.wait] returns after all of them.
 type background struct {
 	most, mostOfKey int // runs under way
@@ -29,6 +30,7 @@ type background struct {
 	beat, lease     time.Duration
 	retry           time.Duration // the first pause before an end is stored again
 	line            *admission    // of the runs: only so many have a place, or wait for one
+	bodies          bodyBudget    // of what those without a place were asked with
 	tasks           sync.WaitGroup
 
 	mu struct {
@@ -54,7 +56,7 @@ const (
 	backgroundBeat  = 5 * time.Second
 	backgroundLease = 4 * backgroundBeat
 	// backgroundPart is the part of all places that runs may have: nobody waits for them,
-	// and others would wait behind.
+	// and others would wait behind. Beside the memory for bodies they have such a part more.
 	backgroundPart = 2
 	// backgroundOfKey is the part of all runs that one key may have under way.
 	backgroundOfKey = 4
@@ -68,6 +70,7 @@ func newBackground(o Options) *background {
 	b := &background{most: o.MaxBackground, mostOfKey: max(1, o.MaxBackground/backgroundOfKey), eventBytes: o.BackgroundEvents,
 		heldBytes: max(backgroundHeld, o.BackgroundEvents), heldFor: backgroundHeldFor, beat: backgroundBeat, lease: backgroundLease, retry: backgroundRetry,
 		line: newAdmission(max(1, o.MaxInFlight/backgroundPart), o.MaxBackground)}
+	b.bodies.most, b.bodies.alone = o.MaxBodyMemory/backgroundPart, true
 	b.mu.runs, b.mu.ofKey = map[string]*backgroundRun{}, map[string]int{}
 	return b
 }

@@ -2,10 +2,7 @@ package host
 
 import (
 	"bytes"
-	"net/http"
-	"strings"
 	"sync"
-	"time"
 )
 
 // eventLog keeps the last events of a streamed background run, for those who read
@@ -139,29 +136,3 @@ func (l *eventLog) held() int {
 	defer l.mu.Unlock()
 	return l.mu.first
 }
-
-// runWriter is what a background run's sink writes to in place of a client. What
-// is no event, a whole answer or an HTTP error, goes nowhere: the run's response has
-// it all.
-type runWriter struct {
-	header http.Header
-	log    *eventLog // nil for a run that is not streamed
-}
-
-var _ http.ResponseWriter = (*runWriter)(nil)
-
-func newRunWriter(log *eventLog) *runWriter { return &runWriter{http.Header{}, log} }
-
-func (w *runWriter) Header() http.Header { return w.header }
-func (w *runWriter) WriteHeader(int)     {}
-
-func (w *runWriter) Write(b []byte) (int, error) {
-	if w.log != nil && strings.HasPrefix(w.header.Get("Content-Type"), eventStreamType) {
-		w.log.add(b)
-	}
-	return len(b), nil
-}
-
-// Flush and SetWriteDeadline are for http.ResponseController: nothing waits here.
-func (w *runWriter) Flush()                           {}
-func (w *runWriter) SetWriteDeadline(time.Time) error { return nil }

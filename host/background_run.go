@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,11 +73,17 @@ func (s *Server) startBackground(r *http.Request, in *intake, q *responseRequest
 	var ctx context.Context
 	// The request's values, its key and its id, without its end.
 	ctx, run.stop = context.WithCancelCause(context.WithValue(context.WithoutCancel(r.Context()), recordKey{}, own))
-	j, e := s.newResponse(ctx, in, q)
+	// What it holds counts until it has its place; the key's limits hold to its end.
+	later := &intake{limits: in.limits, view: in.view, bypass: in.bypass, hold: &hold{budget: &s.background.bodies}}
+	j, e := s.newResponse(ctx, later, q)
+	if e == nil && !later.hold.take(in.hold.bytes) {
+		e = openai.NewError(openai.CodeBackground, "background", "background: what the responses that wait in the background were asked with fills their memory of %d bytes", s.background.bodies.most).Retry(s.retryAfter())
+	}
 	if e == nil {
 		e = s.background.enter(run)
 	}
 	if e != nil {
+		later.hold.release()
 		run.stop(nil)
 		return nil, nil, e
 	}
@@ -93,6 +99,7 @@ func (s *Server) startBackground(r *http.Request, in *intake, q *responseRequest
 	}
 	if err != nil {
 		_ = s.erase(ctx, run.id, run.scope, leasesOf(run.scope))
+		later.hold.release()
 		run.stop(nil)
 		s.background.free(run)
 		s.background.putAway(run, false)
@@ -101,16 +108,13 @@ func (s *Server) startBackground(r *http.Request, in *intake, q *responseRequest
 		s.background.tasks.Done()
 		return nil, nil, s.unstorable(run.id, err)
 	}
-	// The body counts until the run has its place; the key's limits hold to its end.
-	body := *in.hold
-	j.body, *in.hold = &body, hold{budget: &s.bodies}
 	rec.detached = true
-	go s.runBackground(ctx, run, j, q)
+	go s.runBackground(ctx, run, j, q, later)
 	return run, first.Response, nil
 }
 
 // runBackground is a run from its place in the line to its stored end.
-func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, q *responseRequest) {
+func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, q *responseRequest, in *intake) {
 	defer s.background.tasks.Done()
 	defer run.stop(nil)
 	defer close(run.over)
@@ -130,11 +134,11 @@ func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, 
 	} else {
 		out = newResponseAnswer(w, j, q.resp, s.o.WriteTimeout, func(*responses.Response) { end.see(ctx) })
 	}
-	if e := s.guarded(ctx, j, out); e != nil {
+	if e := s.guarded(ctx, j, q, in, out); e != nil {
 		j.rec.err = e
 		out.fail(e)
 	}
-	j.body.release()
+	in.hold.release()
 	if run.log != nil {
 		run.log.end()
 	}
@@ -156,38 +160,6 @@ func (s *Server) finishBackground(run *backgroundRun, rec *record) {
 	s.tell(e.Str("id", rec.id).Str("response", run.id).Dur("total_ms", time.Since(rec.arrived)), rec, "background response")
 }
 
-// guarded turns a panic into an error: there is no handler around a run.
-func (s *Server) guarded(ctx context.Context, j *job, out sink) (e *openai.Error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.o.Log.Error().Str("id", j.rec.id).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("background response panicked")
-			e = openai.NewError(openai.CodeInternal, "", "internal error; the log of request %s tells more", j.rec.id)
-		}
-	}()
-	turn, e := s.awaitTurn(ctx)
-	if e != nil {
-		return e
-	}
-	defer turn.leave()
-	j.counted, j.parted = true, turn.leave
-	return s.run(ctx, j, out)
-}
-
-// awaitTurn waits until a run may ask for a place: they may not have all of them.
-func (s *Server) awaitTurn(ctx context.Context) (*ticket, *openai.Error) {
-	turn := s.background.line.enter(1) // there is room for all that may be under way
-	select {
-	case <-turn.ready:
-		return turn, nil
-	case <-ctx.Done():
-		turn.leave()
-		return nil, causeOf(ctx)
-	case <-s.hardStop.Done():
-		turn.leave()
-		return nil, causeOf(s.hardStop)
-	}
-}
-
 // beat says every so often, and when its status changes, that a run is under way, until
 // ctx ends.
 func (s *Server) beat(ctx context.Context, run *backgroundRun) {
@@ -206,3 +178,29 @@ func (s *Server) beat(ctx context.Context, run *backgroundRun) {
 		}
 	}
 }
+
+// runWriter is what a background run's sink writes to in place of a client. What
+// is no event, a whole answer or an HTTP error, goes nowhere: the run's response has
+// it all.
+type runWriter struct {
+	header http.Header
+	log    *eventLog // nil for a run that is not streamed
+}
+
+var _ http.ResponseWriter = (*runWriter)(nil)
+
+func newRunWriter(log *eventLog) *runWriter { return &runWriter{http.Header{}, log} }
+
+func (w *runWriter) Header() http.Header { return w.header }
+func (w *runWriter) WriteHeader(int)     {}
+
+func (w *runWriter) Write(b []byte) (int, error) {
+	if w.log != nil && strings.HasPrefix(w.header.Get("Content-Type"), eventStreamType) {
+		w.log.add(b)
+	}
+	return len(b), nil
+}
+
+// Flush and SetWriteDeadline are for http.ResponseController: nothing waits here.
+func (w *runWriter) Flush()                           {}
+func (w *runWriter) SetWriteDeadline(time.Time) error { return nil }

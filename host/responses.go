@@ -115,14 +115,22 @@ func (s *Server) readResponse(ctx context.Context, in *intake, counting bool) (*
 	if q.conversation, e = responses.Conversation(req.Instructions, history, req.Input, req.Tools); e != nil {
 		return nil, e
 	}
-	q.conversation.Generic = in.view.dialect.Generic()
-	if q.conversation.Variables, e = in.view.withWords(nil, some(req.Effort()), some(req.Verbosity())); e != nil {
-		return nil, renamed(e, responses.Param)
+	if e = q.suit(in.view); e != nil {
+		return nil, e
 	}
 	rec := recordOf(ctx)
 	q.resp = responses.New(req, responses.NewID(responses.PrefixResponse), in.view.names[0], rec.arrived)
 	q.resp.Store = stores
 	return q, nil
+}
+
+// suit makes the conversation one for the model of a view.
+func (q *responseRequest) suit(v *view) (e *openai.Error) {
+	q.conversation.Generic = v.dialect.Generic()
+	if q.conversation.Variables, e = v.withWords(nil, some(q.req.Effort()), some(q.req.Verbosity())); e != nil {
+		return renamed(e, responses.Param)
+	}
+	return nil
 }
 
 // newResponse makes the job of a request.

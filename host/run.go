@@ -99,7 +99,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	})
 	if e := f.wait(ctx); e != nil {
 		j.brokenOff()
-		if e.Code == openai.CodeUnavailable {
+		if e.Code == openai.CodeUnavailable || e.Code == openai.CodeLoading {
 			s.station.suspect()
 		}
 		return e

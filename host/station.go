@@ -33,10 +33,16 @@ type watcher struct {
 
 	// alive ends, with an *openai.Error as cause, when a station has been silent
 	// for too long: calls in flight would wait for ever.
+	//
+	// A request that met a station that is not what the view says suspects it: until a
+	// look that began afterwards, the view is in doubt.
 	mu struct {
 		sync.Mutex
-		alive  context.Context
-		giveUp context.CancelCauseFunc
+		alive     context.Context
+		giveUp    context.CancelCauseFunc
+		suspected int           // how often
+		answers   int           // to how many of these the view is the answer
+		seen      chan struct{} // closed, and replaced, at each view
 	}
 }
 
@@ -49,6 +55,7 @@ const (
 func newWatcher(o Options) *watcher {
 	w := &watcher{o: o, client: o.Station, log: o.Log, poke: make(chan struct{}, 1)}
 	w.mu.alive, w.mu.giveUp = context.WithCancelCause(context.Background())
+	w.mu.seen = make(chan struct{})
 	w.view.Store(&view{phase: phaseUnknown, reason: "it has not answered yet", since: time.Now(),
 		names: o.names("")})
 	return w
@@ -59,10 +66,28 @@ func (w *watcher) current() *view { return w.view.Load() }
 
 // suspect asks for a look now, after a request failed.
 func (w *watcher) suspect() {
+	w.mu.Lock()
+	w.mu.suspected++
+	w.mu.Unlock()
 	select {
 	case w.poke <- struct{}{}:
 	default: // a look is due already
 	}
+}
+
+// ready tells whether the last view is of a station that serves, and is not in doubt;
+// seen is closed at the next.
+func (w *watcher) ready() (ok bool, seen <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current().ready() && w.mu.answers == w.mu.suspected, w.mu.seen
+}
+
+// suspicions is how often the station was suspected so far.
+func (w *watcher) suspicions() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.suspected
 }
 
 // bind makes cancel happen when the station is given up; stop unbinds.
@@ -86,11 +111,12 @@ func (w *watcher) run(ctx context.Context) {
 		case <-timer.C:
 		case <-w.poke:
 		}
+		answers := w.suspicions()
 		next := w.look(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		w.set(next)
+		w.set(next, answers)
 		switch {
 		case next.phase == phaseServing && next.unread:
 			timer.Reset(pause.NextBackOff())
@@ -172,8 +198,8 @@ func (w *watcher) learn(v *view, m *wire.Model) {
 	v.fingerprint = fingerprint(v.health, m)
 }
 
-// set publishes a view and logs what changed.
-func (w *watcher) set(next *view) {
+// set publishes a view, the answer to so many suspicions, and logs what changed.
+func (w *watcher) set(next *view, answers int) {
 	last := w.current()
 	if next.phase != last.phase || next.reason != last.reason {
 		next.since = time.Now()
@@ -188,7 +214,12 @@ func (w *watcher) set(next *view) {
 		}
 		e.Msg("station")
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.view.Store(next)
+	w.mu.answers = answers
+	close(w.mu.seen)
+	w.mu.seen = make(chan struct{})
 }
 
 // silent notes an unanswered look and gives the station up after a while.

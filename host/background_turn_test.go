@@ -1,0 +1,137 @@
+package host
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"thoth/station/wire"
+)
+
+// queued gives a host runs of which the first is being made until gate is closed.
+func (h *testHost) queued(f *fakeStation, gate chan struct{}, ids int) (of []string) {
+	h.t.Helper()
+	f.does(gated(gate))
+	for range ids {
+		of = append(of, h.ask(`"a"`, `"background":true`).response(h.t).ID)
+	}
+	h.eventually(func() bool { return f.running() == 1 })
+	return of
+}
+
+func TestBackground_QueuedRunsOutliveARestartOfTheStation(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t), func(o *Options) { o.MaxInFlight = 2 })
+	gate := make(chan struct{})
+	ids := h.queued(f, gate, 4)
+	f.set(func(f *fakeStation) { f.health.Status = wire.StatusLoading })
+	refused := make(chan struct{}, len(ids))
+	f.does(func(_ context.Context, _ *wire.GenerateRequest, out *frames) {
+		refused <- struct{}{}
+		out.refuse(&wire.Error{Code: wire.CodeLoading, Message: "loading"})
+	})
+	h.await(http.StatusServiceUnavailable)
+	close(gate)
+	h.awaitResponse(ids[0], "completed")
+	h.eventually(func() bool { running, _ := h.background.line.counts(); return running == 1 })
+	require.Equal(t, 200, h.do("POST", "/v1/responses/"+ids[1]+"/cancel", "").status)
+	require.Equal(t, "cancelled", h.kept(ids[1]).response(t).Status, "one that waits for the station can be cancelled")
+	for _, id := range ids[2:] {
+		require.Equal(t, "queued", h.kept(id).response(t).Status)
+	}
+	f.does(hello)
+	f.set(func(f *fakeStation) { f.health.Status = wire.StatusOK })
+	for _, id := range ids[2:] {
+		h.awaitResponse(id, "completed")
+	}
+	require.Empty(t, refused)
+}
+
+// The station goes between two looks: the run that met that it is gone is the last one.
+func TestBackground_ARunThatMetNoStationHoldsTheOthersBack(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t), func(o *Options) { o.MaxInFlight, o.HealthInterval = 2, time.Hour })
+	gate := make(chan struct{})
+	f.does(func(ctx context.Context, _ *wire.GenerateRequest, out *frames) {
+		<-gate
+		out.refuse(&wire.Error{Code: wire.CodeLoading, Message: "loading"})
+	})
+	var ids []string
+	for range 5 {
+		ids = append(ids, h.ask(`"a"`, `"background":true`).response(t).ID)
+	}
+	h.eventually(func() bool { return f.running() == 1 })
+	f.set(func(f *fakeStation) { f.health.Status = wire.StatusLoading })
+	close(gate)
+	h.awaitResponse(ids[0], "failed")
+	h.await(http.StatusServiceUnavailable)
+	f.does(hello)
+	f.set(func(f *fakeStation) { f.health.Status = wire.StatusOK })
+	for _, id := range ids[1:] {
+		h.awaitResponse(id, "completed")
+	}
+}
+
+func TestBackground_AtTheEndOfTheServerNoneWaitsForTheStation(t *testing.T) {
+	f, dir := newFakeStation(t), t.TempDir()
+	h := newHost(t, f, storingIn(dir), func(o *Options) { o.MaxInFlight = 2 })
+	gate := make(chan struct{})
+	ids := h.queued(f, gate, 2)
+	f.set(func(f *fakeStation) { f.health.Status = wire.StatusLoading })
+	h.await(http.StatusServiceUnavailable)
+	close(gate)
+	h.awaitResponse(ids[0], "completed")
+	h.stopHard(errDraining())
+	h.background.wait()
+	require.Contains(t, h.kept(ids[1]).response(t).Error.Message, "shutting down")
+}
+
+func TestBackground_AnotherModelGetsAPromptOfItsOwn(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t), func(o *Options) { o.MaxInFlight, o.ModelName, o.Aliases = 2, "", []string{"m"} })
+	gate := make(chan struct{})
+	f.does(gated(gate))
+	post := func(model string) string {
+		return h.do("POST", "/v1/responses", `{"model":"`+model+`","input":"a","background":true}`).response(t).ID
+	}
+	own := h.station.current().names[0]
+	ids := []string{post("m"), post("m"), post(own)}
+	h.eventually(func() bool { return f.running() == 1 })
+	f.set(func(f *fakeStation) {
+		f.health.Build = "b2"
+		f.model.Digest, f.model.File, f.model.Name = "other", "other.gguf", "other"
+		f.model.ChatTemplate = strings.ReplaceAll(chatml, "<|im_start|>", "[[")
+	})
+	h.eventually(func() bool { return h.station.current().model.Digest == "other" })
+	close(gate)
+	h.awaitResponse(ids[1], "completed")
+	require.Equal(t, "[[user\na<|im_end|>\n[[assistant\n", text(f.last().Prompt.Segments))
+	failed := h.awaitResponse(ids[2], "failed")
+	require.Contains(t, failed.Error.Message, `the model "`+own+`" does not exist here`)
+	require.Len(t, f.got(), 2, "the station was not asked for it")
+}
+
+func TestBackground_ALongLineKeepsNobodyElseOut(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t), func(o *Options) { o.MaxInFlight, o.BodyLimit, o.MaxBodyMemory = 2, 100<<10, 300<<10 })
+	gate := make(chan struct{})
+	long := `"` + strings.Repeat("x", 70<<10) + `"`
+	ids := append(h.queued(f, gate, 1), h.ask(long, `"background":true`).response(t).ID, h.ask(long, `"background":true`).response(t).ID)
+	r := h.ask(long, `"background":true`)
+	require.Equal(t, 429, r.status)
+	require.Equal(t, "background_limit_exceeded", r.code(t))
+	require.NotEmpty(t, r.header.Get("Retry-After"))
+	require.Zero(t, h.bodies.held())
+	f.does(hello)
+	require.Equal(t, 200, h.ask(long).status)
+	close(gate)
+	for _, id := range ids {
+		h.awaitResponse(id, "completed")
+	}
+	h.eventually(func() bool { return h.background.underWay() == 0 })
+	require.Zero(t, h.background.bodies.held())
+}
