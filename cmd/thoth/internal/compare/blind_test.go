@@ -257,7 +257,7 @@ func TestFits_ATextIsAnInstanceOrBeginsOne(t *testing.T) {
 		require.Equal(t, want, fits(schema, text), text)
 	}
 	for text, want := range map[string]fit{`{"a":[1,-2.5e3,{"b":null}],"c":tr`: begun, `{"a":[true,false,"x"]}`: full, `{}`: full, `{"a":[1 2`: none, `{"a":01}`: none,
-		`{"a":-`: begun, `{"a":[`: begun, `{"a":maybe`: none, `[]`: none} {
+		`{"a":-`: begun, `{"a":[`: begun, `{"a":1,"a":2}`: full, `{"a":maybe`: none, `[]`: none} {
 		require.Equal(t, want, fits(m{"type": "object"}, text), text)
 	}
 }

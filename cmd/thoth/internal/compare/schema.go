@@ -96,7 +96,7 @@ func (p *partial) object(schema m) fit {
 			return begun
 		}
 		member, known := properties[name].(m)
-		if f == none || seen[name] || closed && !known {
+		if f == none || closed && (!known || seen[name]) {
 			return none
 		}
 		seen[name] = true
