@@ -19,16 +19,16 @@ type request struct {
 	path   string
 	body   string
 	want   string // is in every answer
+	end    string // is in every answer as a stream; "": there is none
 	status int    // of the answer; 0: 200
 	native bool   // past liquid memory
 }
 
-// streamed is the request with its answer as a stream.
+// streamed is the request with its answer as a stream, where it has one.
 func (r request) streamed() request {
-	r.body = object(strings.TrimSuffix(r.body[1:], "}"), `"stream":true`)
-	r.want = "data: [DONE]"
-	if r.path == "/v1/messages" {
-		r.want = "event: message_stop"
+	if r.end != "" {
+		r.body = object(strings.TrimSuffix(r.body[1:], "}"), `"stream":true`)
+		r.want = r.end
 	}
 	return r
 }
@@ -46,25 +46,55 @@ const model = `"model":"fake"`
 // chat and the others are the requests by their endpoint; more are further fields
 // of the body.
 func chat(more string) request {
-	return request{path: "/v1/chat/completions", body: object(model, messages(true), `"temperature":0.7,"top_p":0.95`, more), want: `"usage":{`}
+	return request{path: "/v1/chat/completions", body: object(model, messages(true), `"temperature":0.7,"top_p":0.95`, more), want: `"usage":{`, end: "data: [DONE]"}
 }
 
 func anthropic(more string) request {
-	return request{path: "/v1/messages", body: object(model, `"system":`+quote(system), messages(false), `"temperature":0.7`, more), want: `"usage":{`}
+	return request{path: "/v1/messages", body: object(model, `"system":`+quote(system), messages(false), `"temperature":0.7`, more), want: `"usage":{`, end: "event: message_stop"}
 }
 
 func completion(more string) request {
-	return request{path: "/v1/completions", body: object(model, `"prompt":`+quote(strings.Join([]string{system, first, second, third}, "\n")), `"temperature":0.7`, more), want: `"usage":{`}
+	return request{path: "/v1/completions", body: object(model, `"prompt":`+quote(strings.Join([]string{system, first, second, third}, "\n")), `"temperature":0.7`, more), want: `"usage":{`, end: "data: [DONE]"}
 }
+
+// response is for a host with a store.
+func response(more string) request {
+	input := `"input":` + strings.TrimPrefix(messages(false), `"messages":`)
+	return request{path: "/v1/responses", body: object(model, `"instructions":`+quote(system), input, `"temperature":0.7`, more), want: `"store":true`, end: "event: response.incomplete"}
+}
+
+func embeddings() request {
+	return request{path: "/v1/embeddings", body: object(model, `"input":`+quote([]string{first, second})), want: `"embedding":[`}
+}
+
+func rerank() request {
+	return request{path: "/v1/rerank", body: object(model, `"query":`+quote(third), `"documents":`+quote([]string{first, second})), want: `"relevance_score":`}
+}
+
+const weather = `"name":"get_weather","description":"The weather of a city","parameters":{"type":"object","properties":{"city":{"type":"string"},"unit":{"enum":["celsius","fahrenheit"]}},"required":["city"],"additionalProperties":false}`
 
 // tools asks with a tool and for an answer by a schema, of which the station makes
 // one frame.
 func tools(more string) request {
 	r := chat(more)
-	r.body = object(model, messages(true), more,
-		`"tools":[{"type":"function","function":{"name":"get_weather","description":"The weather of a city","parameters":{"type":"object","properties":{"city":{"type":"string"},"unit":{"enum":["celsius","fahrenheit"]}},"required":["city"],"additionalProperties":false}}}]`,
+	r.body = object(model, messages(true), more, `"tools":[{"type":"function","function":{`+weather+`}}]`,
 		`"response_format":{"type":"json_schema","json_schema":{"name":"trip","strict":true,"schema":{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"}},"required":["city","days"],"additionalProperties":false}}}`)
 	r.want = quote(structured)
+	return r
+}
+
+// calls are answered by a call of the tool, which the host reads from the text.
+func calls(more string) request {
+	r := chat(more)
+	r.body = object(model, messages(true), more, temperatureOfCalls, `"tools":[{"type":"function","function":{`+weather+`}}]`)
+	r.want, r.end = `"finish_reason":"tool_calls"`, `"finish_reason":"tool_calls"`
+	return r
+}
+
+func anthropicCalls(more string) request {
+	r := anthropic(more)
+	r.body = object(model, messages(false), more, temperatureOfCalls, `"tools":[{`+strings.Replace(weather, "parameters", "input_schema", 1)+`}]`)
+	r.want, r.end = `"stop_reason":"tool_use"`, `"stop_reason":"tool_use"`
 	return r
 }
 

@@ -17,16 +17,20 @@ const (
 	objectRoom = 500
 )
 
+// fewBytes of responses are there before a thousand requests, and from then on the
+// oldest one goes with each that comes.
+const fewBytes = 256 << 10
+
 // Nothing is kept of a request once it is answered, whatever it was: between the
 // 1,000th and the 10,000th neither heap nor goroutines grow, and the last thousand
 // allocates no more than the second. No two prompts are the same, so what is kept by
-// prompt would show.
+// prompt would show. Of the responses the store lets go what it has no room for.
 func TestHost_KeepsNothingOfTenThousandRequests(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("takes seconds, and many times that under the race detector")
 	}
 	st := newStation(t, "qwen3.jinja", 0, true)
-	p := startHost(t, settings{Station: st.address, Liquid: true})
+	p := startHost(t, settings{Station: st.address, Liquid: true, Store: t.TempDir(), StoreBytes: fewBytes})
 	p.ready()
 	const callers = 4
 	all, asked := newCrowd(t, p, callers), 0
@@ -70,10 +74,12 @@ func TestHost_KeepsItsConnectionsToTheStation(t *testing.T) {
 	require.LessOrEqual(t, st.idle.connections(), callers+2, "one for each, and for looks at the station")
 }
 
-// varied is a request of every kind in turn, each with a text of its own.
+// varied is a request of every kind in turn, each with a text of its own. Every
+// thousand has the same number of each.
 func varied(i int) request {
 	more := fmt.Sprintf(`"max_tokens":3,"user":"user-%d"`, i)
-	all := []request{chat(more), tools(more), anthropic(`"max_tokens":3`), completion(more)}
+	all := []request{chat(more), chat(more + `,"n":2`), tools(more), calls(more), completion(more), anthropic(`"max_tokens":3`), anthropicCalls(`"max_tokens":3`),
+		response(`"max_output_tokens":16`), embeddings(), rerank()}
 	r := all[i%len(all)]
 	r.body = strings.ReplaceAll(r.body, "two children", fmt.Sprintf("%d children", i))
 	switch i / len(all) % 4 {
@@ -85,7 +91,7 @@ func varied(i int) request {
 		r = r.streamed()
 		r.native = true
 	}
-	if i%50 == 0 {
+	if i%50 == i/50%len(all) {
 		r.body = strings.Replace(r.body, `"model":"fake"`, fmt.Sprintf(`"model":"fake-%d"`, i), 1)
 		r.status, r.want = http.StatusNotFound, "fake-"
 	}

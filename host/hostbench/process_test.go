@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"thoth/host"
+	"thoth/host/stored"
 	"thoth/internal/gcfloor"
 	"thoth/station/client"
 )
@@ -28,10 +29,12 @@ var profile = flag.String("hostprofile", "", "write a CPU profile of the last ho
 
 // settings are what a host process is started with.
 type settings struct {
-	Station string // its address
-	Liquid  bool
-	Relay   bool // no host at all: bytes are handed on between client and station
-	Profile string
+	Station    string // its address
+	Liquid     bool
+	Relay      bool   // no host at all: bytes are handed on between client and station
+	Store      string // folder for responses; "": they are not kept
+	StoreBytes int64  // of all of them, and of one; 0: the defaults
+	Profile    string
 }
 
 // inHost is set, to the settings as JSON, in the environment of a host process.
@@ -150,7 +153,7 @@ func newHost(set settings) (server, error) {
 		return nil, err
 	}
 	s, err := host.New(host.Options{Station: c, APIKeys: []string{key}, KeyLimits: limits, LiquidMemory: set.Liquid,
-		Log: zerolog.New(log).With().Timestamp().Logger()})
+		Log: zerolog.New(log).With().Timestamp().Logger(), Responses: stored.Options{Address: set.Store, BudgetBytes: set.StoreBytes, RecordBytes: set.StoreBytes}})
 	if err != nil {
 		return nil, err
 	}

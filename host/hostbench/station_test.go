@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,9 +20,12 @@ import (
 // promptTokens is the length of every prompt, as far as this station knows.
 const promptTokens = 200
 
+// dimensions are a vector's.
+const dimensions = 384
+
 // station is a fake that answers with as many text frames as a request may have
-// tokens, one a step of its clock. A request with a grammar gets one frame with an
-// answer that fits the tests' schema.
+// tokens, one a step of its clock. A request at the temperature of calls gets one in a few
+// frames, another with a grammar one frame that fits the tests' schema.
 type station struct {
 	address string
 	clock   *clock
@@ -34,6 +38,14 @@ type station struct {
 // words are the texts of its tokens, in turn.
 var words = []string{" The", " river", " bends", " here", ",", " and", " \"the\"", " old", " café", " is", " open", ".\n"}
 
+// call is its answer to a request at callTemperature, which every API can ask for.
+var call = []string{"I will", " look.", "<tool_call>", "\n{\"name\": \"get_weather\",", " \"arguments\": {\"city\"", ": \"Paris\"", "}}\n", "</tool_call>"}
+
+const (
+	callTemperature    = 0.25
+	temperatureOfCalls = `"temperature":0.25`
+)
+
 // structured is its answer to a request with a grammar.
 const structured = `{"city":"Paris","days":3}`
 
@@ -45,6 +57,7 @@ func newStation(t testing.TB, template string, step time.Duration, liquid bool) 
 	require.NoError(t, err)
 	s := &station{clock: newClock(step), tokens: make([]int32, promptTokens),
 		health: wire.Health{Status: wire.StatusOK, Wire: wire.Version, Build: "fake", EngineABI: "fake", ContextLength: 8192, Cells: 8192, Sequences: 32,
+			Fork: 4, Embeddings: &wire.Embeddings{Pooling: "mean", Dimensions: dimensions, MaxTokens: 512, MaxInputs: 2048}, Rerank: &wire.Rerank{Scores: true, MaxTokens: 512, MaxDocuments: 2048},
 			KVSession: &liquid, DecodeNext: &liquid, Backend: wire.Backend{Selected: "cpu"}},
 		model: wire.Model{Name: "fake", File: "fake.gguf", Digest: "d", Architecture: "qwen3", Vocabulary: 151936, KVCut: true, ChatTemplate: string(text),
 			Special: wire.SpecialTokens{EOSText: "<|im_end|>"}}}
@@ -73,12 +86,23 @@ func (s *station) routes() http.Handler {
 	r.HandleFunc(wire.RouteGenerate, func(w http.ResponseWriter, r *http.Request) {
 		q, ok := take[wire.GenerateRequest](w, r)
 		if ok {
-			s.stream(w, r, q.MaxTokens, q.Sampling.Grammar != "")
+			s.stream(w, r, q.Answers(), texts(q.MaxTokens, &q.Sampling))
 		}
 	})
 	r.HandleFunc(wire.RouteEmbed, func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := take[wire.EmbedRequest](w, r); ok {
+		q, ok := take[wire.EmbedRequest](w, r)
+		switch {
+		case ok && q.Input == nil:
 			answer(w, wire.EmbedResponse{Session: "s", Tokens: s.tokens, Staged: promptTokens})
+		case ok:
+			n := len(q.Input)
+			answer(w, wire.VectorsResponse{Vectors: slices.Repeat([]wire.Vector{vector()}, n), Tokens: slices.Repeat([]int{promptTokens}, n), Dimensions: dimensions, Pooling: "mean"})
+		}
+	})
+	r.HandleFunc(wire.RouteRerank, func(w http.ResponseWriter, r *http.Request) {
+		if q, ok := take[wire.RerankRequest](w, r); ok {
+			n := len(q.Documents)
+			answer(w, wire.RerankResponse{Scores: slices.Repeat([]float64{1.25}, n), Tokens: slices.Repeat([]int{promptTokens}, n)})
 		}
 	})
 	r.HandleFunc(wire.RouteForward, func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +112,7 @@ func (s *station) routes() http.Handler {
 	})
 	r.HandleFunc(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request) {
 		if q, ok := take[wire.DecodeRequest](w, r); ok {
-			s.stream(w, r, q.N, q.Sampling.Grammar != "")
+			s.stream(w, r, q.Answers(), texts(q.N, q.Sampling))
 		}
 	})
 	verb := wire.RouteKVSession + "/"
@@ -132,22 +156,48 @@ func send(w http.ResponseWriter, f wire.Frame) {
 	_ = http.NewResponseController(w).Flush()
 }
 
-func (s *station) stream(w http.ResponseWriter, r *http.Request, tokens int, grammar bool) {
-	if grammar {
-		tokens = 1
+// vector has numbers as a model's are: none is short in decimal.
+func vector() wire.Vector {
+	v := make(wire.Vector, dimensions)
+	for i := range v {
+		v[i] = 1 / float32(i+3)
 	}
-	for i := range tokens {
+	return v
+}
+
+// texts are those of an answer with so many tokens.
+func texts(tokens int, q *wire.Sampling) []string {
+	switch {
+	case q.Temperature != nil && *q.Temperature == callTemperature:
+		return call
+	case q.Grammar != "":
+		return []string{structured}
+	}
+	all := make([]string, tokens)
+	for i := range all {
+		all[i] = words[i%len(words)]
+	}
+	return all
+}
+
+// stream gives each of the answers the same texts.
+func (s *station) stream(w http.ResponseWriter, r *http.Request, answers int, texts []string) {
+	for i, text := range texts {
 		s.clock.wait(r.Context().Done())
-		text := words[i%len(words)]
-		if grammar {
-			text = structured
+		for c := range answers {
+			send(w, wire.Frame{Type: wire.FrameText, Choice: c, Text: text, Tokens: []int32{int32(1000 + i)}})
 		}
-		send(w, wire.Frame{Type: wire.FrameText, Text: text, Tokens: []int32{int32(1000 + i)}})
 	}
 	// As the engine does: the end comes with the step behind the last token.
 	s.clock.wait(r.Context().Done())
-	send(w, wire.Frame{Type: wire.FrameDone, Done: &wire.Done{Reason: wire.ReasonLength, PromptTokens: promptTokens, CompletionTokens: tokens, Seed: 1 << 62, Position: promptTokens + tokens,
-		Timings: wire.Timings{QueueMS: 0.012, TokenizeMS: 0.125, PrefillMS: 12.5, TTFTMS: 13.75, EngineMS: 12.25, DecodeMS: 2.5 * float64(tokens), TokensPerSecond: 400}}})
+	tokens, reason := len(texts), wire.ReasonLength
+	if tokens > 0 && texts[0] == call[0] {
+		reason = wire.ReasonEOG
+	}
+	for c := range answers {
+		send(w, wire.Frame{Type: wire.FrameDone, Choice: c, Done: &wire.Done{Reason: reason, PromptTokens: promptTokens, CompletionTokens: tokens, Seed: 1 << 62, Position: promptTokens + tokens,
+			Timings: wire.Timings{QueueMS: 0.012, TokenizeMS: 0.125, PrefillMS: 12.5, TTFTMS: 13.75, EngineMS: 12.25, DecodeMS: 2.5 * float64(tokens), TokensPerSecond: 400}}})
+	}
 }
 
 // clock lets all who wait for its next step go at once.
