@@ -98,6 +98,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, write func(http.R
 	h := &hold{budget: &s.bodies}
 	defer h.release()
 	in, e := s.receive(w, r, h)
+	s.answering.Add(1) // not before: who sends slowly keeps no server from its end
+	defer s.answering.Add(-1)
 	var j *job
 	var out sink
 	if e == nil {

@@ -20,6 +20,8 @@ func (s *Server) answerOnce(w http.ResponseWriter, r *http.Request, make func(co
 	defer h.release()
 	defer out.release()
 	in, e := s.receive(w, r, h)
+	s.answering.Add(1)
+	defer s.answering.Add(-1)
 	var answer any
 	var b []byte
 	if e == nil {

@@ -16,6 +16,8 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, log *eventLog, n
 		return
 	}
 	defer log.leave()
+	s.answering.Add(1) // the run may be over before its last events are read
+	defer s.answering.Add(-1)
 	h := w.Header()
 	h.Set("Content-Type", eventStreamType+"; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")

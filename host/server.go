@@ -36,6 +36,7 @@ type Server struct {
 	http       *http.Server
 	started    time.Time
 	draining   atomic.Bool
+	answering  atomic.Int64 // requests that are read, until their clients have their answers
 
 	toldUnforked atomic.Bool // that the station does not fork
 
@@ -108,8 +109,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Drain refuses new chats, waits for those in flight until the drain timeout or
-// ctx ends, and then ends the rest with an error. Probes are still answered:
+// Drain refuses new chats, waits until the clients of those in flight have their answers,
+// at most for the drain timeout and until ctx ends, and then ends the rest with an error. Probes are still answered:
 // readiness is false.
 func (s *Server) Drain(ctx context.Context) {
 	s.draining.Store(true)
@@ -157,7 +158,7 @@ func (s *Server) Close() error {
 
 func (s *Server) busy() bool {
 	inFlight, waiting := s.admission.counts()
-	return inFlight+waiting+s.background.underWay() > 0
+	return inFlight+waiting+s.background.underWay() > 0 || s.answering.Load() > 0
 }
 
 // logWriter takes net/http's own complaints, such as broken TLS handshakes.

@@ -92,6 +92,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, reply func(conte
 	defer h.release()
 	defer out.release()
 	in, e := s.receive(w, r, h)
+	s.answering.Add(1)
+	defer s.answering.Add(-1)
 	var b []byte
 	if e == nil {
 		b, e = s.atOnce(r.Context(), in, out, reply)
@@ -150,6 +152,8 @@ func (s *Server) replied(parent context.Context, in *intake, reply func(context.
 
 // sendRaw writes an answer, for as long as a client may take to read it.
 func (s *Server) sendRaw(w http.ResponseWriter, b []byte) {
+	s.answering.Add(1)
+	defer s.answering.Add(-1)
 	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
 	writePieces(w, b, s.o.WriteTimeout)
 	_, _ = w.Write([]byte{'\n'}) // b may be another's, and is large
