@@ -111,6 +111,17 @@ func TestContent_ManyPartsAreJoinedOnce(t *testing.T) {
 	require.Less(t, used, 10*len(body))
 }
 
+func TestDecodeChat_TemplateVariablesAreBounded(t *testing.T) {
+	kwargs := func(bytes int) []byte {
+		return []byte(`{"model":"m","messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{"a":"` + strings.Repeat("x", bytes-len(`{"a":""}`)) + `"}}`)
+	}
+	_, e := DecodeChat(kwargs(maxTemplateBytes), Limits{})
+	require.Nil(t, e)
+	_, e = DecodeChat(kwargs(maxTemplateBytes+1), Limits{})
+	require.Equal(t, "chat_template_kwargs", *e.Param)
+	require.Contains(t, e.Message, "has 1048577 bytes: at most 1048576 are allowed")
+}
+
 func TestDecodeDetokenize_AListTakesAFewTimesItsBody(t *testing.T) {
 	body := junk(`{"tokens":[`, `1`, `]}`)
 	used := allocated(func() {

@@ -127,7 +127,7 @@ var ChatParameters = NewTable("POST /v1/chat/completions", slices.Concat([]Param
 	{Name: "safety_identifier", Treatment: Accepted, Allowed: "a string of at most 64 characters", Note: "Names the end user to OpenAI.", Taken: []string{`"u"`}},
 	{Name: "user", Treatment: Accepted, Allowed: "a string", Note: "The older name of `safety_identifier` and `prompt_cache_key`.", Taken: []string{`"u"`}},
 }, cachingParameters, []Parameter{
-	{Name: "chat_template_kwargs", Treatment: Honoured, Allowed: "an object", Note: "Variables of the model's template, such as `enable_thinking`; unknown ones have no effect.", Extension: true},
+	{Name: "chat_template_kwargs", Treatment: Honoured, Allowed: "an object of at most 1 MiB", Note: "Variables of the model's template, such as `enable_thinking`; unknown ones have no effect.", Extension: true},
 	{Name: "grammar", Treatment: Honoured, Allowed: "GBNF with the symbol `root`", Note: "What the whole answer must be.", Extension: true},
 	{Name: "guided_json", Treatment: Honoured, Allowed: "a JSON Schema", Note: "As `response_format`, without a name.", Extension: true},
 	{Name: "guided_regex", Treatment: Honoured, Allowed: "a regular expression", Note: "The text matches it as a whole.", Extension: true},

@@ -123,12 +123,19 @@ func (t *Table) refuseStream(o *StreamOptions) *Error {
 	return t.RefuseIn("stream_options", o.Rest)
 }
 
+// maxTemplateBytes bounds the variables of a template, which take sixty times their text
+// while they are rendered.
+const maxTemplateBytes = 1 << 20
+
 func (r *ChatRequest) validateTemplate(Limits) *Error {
 	if e := r.validateEffort(); e != nil {
 		return e
 	}
-	if v := r.ChatTemplateKwargs; present(v) && v.Kind() != '{' {
+	switch v := r.ChatTemplateKwargs; {
+	case present(v) && v.Kind() != '{':
 		return NewError(CodeInvalidType, "chat_template_kwargs", "chat_template_kwargs must be an object, not %s", kindName(v.Kind()))
+	case len(v) > maxTemplateBytes:
+		return NewError(CodeInvalidValue, "chat_template_kwargs", "chat_template_kwargs has %d bytes: at most %d are allowed", len(v), maxTemplateBytes)
 	}
 	return oneOf("verbosity", r.Verbosity, "low", "medium", "high")
 }
