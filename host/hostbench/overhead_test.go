@@ -57,7 +57,7 @@ func BenchmarkRequest(b *testing.B) {
 		{name: "tools_and_schema", template: "qwen3.jinja", request: tools(`"max_tokens":64`)},
 		{name: "messages", template: "chatml.jinja", request: anthropic(more)},
 		{name: "completions", template: "chatml.jinja", request: completion(more)},
-		{name: "responses", template: "chatml.jinja", set: settings{Store: b.TempDir()}, request: response(`"max_output_tokens":1`)},
+		{name: "responses", template: "chatml.jinja", request: response(`"max_output_tokens":1`)},
 		{name: "embeddings", template: "chatml.jinja", request: embeddings()},
 	}, more) {
 		for _, clients := range []int{1, 16} {
@@ -76,7 +76,7 @@ func BenchmarkStream(b *testing.B) {
 		{name: "chat", template: "chatml.jinja", request: chat(more).streamed()},
 		{name: "messages", template: "chatml.jinja", request: anthropic(more).streamed()},
 		{name: "completions", template: "chatml.jinja", request: completion(more).streamed()},
-		{name: "responses", template: "chatml.jinja", set: settings{Store: b.TempDir()}, request: response(fmt.Sprintf(`"max_output_tokens":%d`, streamed)).streamed()},
+		{name: "responses", template: "chatml.jinja", request: response(fmt.Sprintf(`"max_output_tokens":%d`, streamed)).streamed()},
 	}, more) {
 		for _, clients := range []int{1, 16} {
 			b.Run(fmt.Sprintf("%s/%d", l.name, clients), func(b *testing.B) {
@@ -90,6 +90,9 @@ func BenchmarkStream(b *testing.B) {
 // of one thing, of which a request has so many. The elapsed time is the station's
 // and the clients' as well, and says nothing.
 func measure(b *testing.B, l load, step time.Duration, clients, warm int, thing string, each int) {
+	if l.request.path == "/v1/responses" {
+		l.set.Store = b.TempDir()
+	}
 	l.set.Station = newStation(b, l.template, step, l.set.Liquid).address
 	p := startHost(b, l.set)
 	if !l.set.Relay {
