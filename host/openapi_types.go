@@ -97,7 +97,7 @@ func (s *Server) types(modelName schema) []openapi.Type {
 			More:    schema{"oneOf": []schema{only("content"), only("prompt"), only("input")}},
 			Example: map[string]string{"content": "Say hi"}},
 		{Of: openai.DetokenizeRequest{}, Required: []string{"tokens"}, Fields: map[string]schema{"model": modelName,
-			"tokens": {"type": "array", "items": schema{"type": "integer", "minimum": 0, "maximum": s.lastToken()}}}, Example: map[string]any{"tokens": []int{1, 2}}},
+			"tokens": {"type": "array", "maxItems": openai.MaxDetokenized, "items": schema{"type": "integer", "minimum": 0, "maximum": s.lastToken()}}}, Example: map[string]any{"tokens": []int{1, 2}}},
 		{Of: openai.EmbeddingRequest{}, Required: []string{"model", "input"}, Fields: map[string]schema{"model": modelName,
 			"input": {"anyOf": []schema{
 				{"type": "string", "minLength": 1},

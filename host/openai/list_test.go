@@ -123,11 +123,18 @@ func TestDecodeChat_TemplateVariablesAreBounded(t *testing.T) {
 }
 
 func TestDecodeDetokenize_AListTakesAFewTimesItsBody(t *testing.T) {
-	body := junk(`{"tokens":[`, `1`, `]}`)
+	body := []byte(`{"tokens":[1` + strings.Repeat(",1", MaxDetokenized-1) + `]}`)
 	used := allocated(func() {
 		r, e := DecodeDetokenize(body, Limits{})
 		require.Nil(t, e)
-		require.Len(t, r.Tokens, (len(body)-len(`{"tokens":[]}`)+1)/2)
+		require.Len(t, r.Tokens, MaxDetokenized)
 	})
 	require.Less(t, used, 4*len(body))
+	body = junk(`{"tokens":[`, `1`, `]}`)
+	used = allocated(func() {
+		_, e := DecodeDetokenize(body, Limits{})
+		require.Equal(t, "tokens", *e.Param)
+		require.Contains(t, e.Message, "more than 1048576 entries")
+	})
+	require.Less(t, used, 2*len(body))
 }

@@ -110,6 +110,10 @@ func NewTokenList(a *wire.TokenizeResponse, pieces bool) *TokenList {
 	return list
 }
 
+// MaxDetokenized bounds the tokens of a request, whose text may be many times their
+// body. It is beyond the context of any model.
+const MaxDetokenized = 1 << 20
+
 // DetokenizeRequest is the body of POST /detokenize.
 type DetokenizeRequest struct {
 	Model *string        `json:"model"`
@@ -129,6 +133,8 @@ func DecodeDetokenize(body []byte, l Limits) (*DetokenizeRequest, *Error) {
 		return nil, NewError(CodeMissing, "tokens", "tokens is missing: give an array of token ids")
 	case r.Raw.Kind() != '[':
 		return nil, NewError(CodeInvalidType, "tokens", "tokens must be an array of token ids, not %s", kindName(r.Raw.Kind()))
+	case atMost(r.Raw) > MaxDetokenized:
+		return nil, NewError(CodeInvalidValue, "tokens", "tokens has more than %d entries: so many are allowed", MaxDetokenized)
 	}
 	var e *Error
 	r.Tokens, e = readTokens("tokens", r.Raw, l)
