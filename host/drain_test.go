@@ -54,8 +54,8 @@ func TestDrain_WaitsForWhatIsBeingStored(t *testing.T) {
 	require.Equal(t, 200, h.kept(made.ID).status)
 }
 
-// unread asks for a chat, whose answer it leaves to the caller to read.
-func (h *testHost) unread() (net.Conn, *bufio.Reader) {
+// silent asks for a chat, whose answer it leaves to the caller to read.
+func (h *testHost) silent() (net.Conn, *bufio.Reader) {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(h.base, "http://"))
 	require.NoError(h.t, err)
@@ -80,7 +80,7 @@ func TestDrain_WaitsForWhoReadsSlowly(t *testing.T) {
 	f := newFakeStation(t)
 	h := newHost(t, f, func(o *Options) { o.DrainTimeout = time.Minute })
 	f.does(saysMuch(16 << 20))
-	_, in := h.unread()
+	_, in := h.silent()
 	h.left(f)
 	require.True(t, h.busy(), "its answer is not read")
 	drained := h.drain()

@@ -127,6 +127,7 @@ func (f *feed) tell(ev event) *openai.Error {
 	case wire.FrameText:
 		f.begin(ev.choice)
 		j.rec.spent.CompletionTokens += len(ev.frame.Tokens)
+		j.said += answerBytes(ev.frame)
 		j.choices[ev.choice].frame(ev.frame)
 	case wire.FrameDone:
 		if ev.frame.Done == nil {
@@ -143,6 +144,18 @@ func (f *feed) tell(ev event) *openai.Error {
 		j.rec.usage, j.rec.outcome = j.usage(), j.outcome()
 	}
 	return nil
+}
+
+// logprobBytes is about what a token's log-probability takes in an answer.
+const logprobBytes = 100
+
+// answerBytes is about what a frame adds to its answer.
+func answerBytes(f *wire.Frame) int64 {
+	n := len(f.Text)
+	for i := range f.Logprobs {
+		n += logprobBytes * (1 + len(f.Logprobs[i].Top))
+	}
+	return int64(n)
 }
 
 // begin notes a choice's first token, or its end without one.

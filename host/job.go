@@ -73,6 +73,7 @@ type job struct {
 	choices  []choice
 	ended    []*wire.Done // by choice; nil until it has ended
 	left     int          // choices that have not ended
+	said     int64        // about the bytes of their answers
 	charged  []charged    // by prompt
 }
 

@@ -27,7 +27,9 @@ type sink interface {
 // wide, and feeds the sink. It returns after the station calls have ended.
 //
 // The place is left as soon as they have: to store the answer and to write it to a slow
-// client may take a while, and takes nothing of the engine.
+// client may take a while, and takes nothing of the engine. It takes memory, which places
+// bound: where the answers that left theirs fill what there is for them, the next one
+// keeps its own until its client has it.
 func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -53,13 +55,16 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 		defer func() { j.rec.answered = raw.String() }() // a broken answer too
 	}
 	var calls sync.WaitGroup
-	leave := sync.OnceFunc(func() {
+	hangUp := sync.OnceFunc(func() {
 		if j.left == 0 { // only the ends of streams are to come: cut before them, their connections would be lost
 			defer time.AfterFunc(streamEnd, func() { cancel(nil) }).Stop()
 		} else {
 			cancel(nil) // before the wait, or it would never end
 		}
 		calls.Wait()
+	})
+	leave := sync.OnceFunc(func() {
+		hangUp()
 		j.place.leave()
 		if j.parted != nil {
 			j.parted()
@@ -106,10 +111,20 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	}
 	var leaving sync.WaitGroup
 	defer leaving.Wait()
-	leaving.Go(leave) // behind: the client's last words do not wait for it
+	room := &hold{budget: &s.unread}
+	defer room.release()
+	if room.take(answerCopies * j.said) {
+		leaving.Go(leave) // behind: the client's last words do not wait for it
+	} else {
+		leaving.Go(hangUp)
+	}
 	out.end()
 	return nil
 }
+
+// answerCopies is how often an answer is in memory when it is sent: as it was gathered, as
+// it is sent, and as it is stored.
+const answerCopies = 3
 
 // streamEnd is the time for the end of a station's stream, which follows its last
 // frame at once.

@@ -27,7 +27,8 @@ type Server struct {
 	responses  responseStore // stored
 	background *background
 	bodies     bodyBudget
-	answers    bodyBudget // of requests that have no place, or have left it
+	answers    bodyBudget // of requests that have no place, or take one for one call
+	unread     bodyBudget // answers of the others that have left their places, see run
 	texts      *admission // by bytes, of requests that need no place
 	grammars   *grammar.Cache
 	docs       docs
@@ -70,6 +71,7 @@ func New(o Options) (*Server, error) {
 	s.station.memory = s.memory
 	s.bodies.most = o.MaxBodyMemory
 	s.answers.most, s.answers.alone = o.MaxBodyMemory/2, true
+	s.unread.most = o.MaxBodyMemory / 2
 	s.texts = newAdmission(int(largestTexts*o.BodyLimit), o.MaxBacklog)
 	s.grammars = grammar.NewCache(o.GrammarCache)
 	s.admission = newAdmission(o.MaxInFlight, o.MaxBacklog)
