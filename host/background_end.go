@@ -25,6 +25,7 @@ type runEnd struct {
 	resp *responses.Response
 
 	seen    bool
+	put     bool // the store has it, and it is not put again
 	stored  bool // or there is nothing more to store
 	hurried bool // somebody wants it deleted, which is tried at once
 }
@@ -45,6 +46,7 @@ func (e *runEnd) see(ctx context.Context) {
 	if e.run.key != nil {
 		e.run.key.leave(e.j.rec)
 	}
+	e.choose(ctx)
 	pauses, began := e.pauses(), time.Now()
 	for i := range triesUnseen {
 		if e.attempt(ctx); e.stored || i == triesUnseen-1 || time.Since(began) > unseenFor || !e.pause(pauses.NextBackOff()) {
@@ -97,20 +99,32 @@ func (e *runEnd) pause(d time.Duration) bool {
 	}
 }
 
-// attempt stores the end, or deletes what there is where that is wanted. It is done only
-// when it is also known that nobody wants anything else.
-func (e *runEnd) attempt(ctx context.Context) {
-	err := e.try(ctx)
-	var large *stored.TooLarge
-	if errors.As(err, &large) {
+// choose says what the end is, before anybody sees it and before it is stored: from then
+// on it does not change. What another process wants after that finds this end.
+func (e *runEnd) choose(ctx context.Context) {
+	_ = e.s.heed(ctx, e.run) // an error: it has ended without being cancelled
+	if e.run.doomed() == cancelled {
+		e.resp.Status, e.resp.Error, e.resp.CompletedAt = responses.StatusCancelled, nil, nil
+	}
+	if err := e.s.responses.Fits(e.record()); err != nil {
 		// What there is cannot be had by anybody who asks: so it is no answer.
 		e.s.lost(e.run.id, err)
 		e.resp.Output, e.resp.Usage, e.resp.CompletedAt, e.resp.IncompleteDetails = []responses.Item{}, nil, nil, nil
-		e.resp.Fail(openai.NewError(openai.CodeInternal, "", "the answer is too long to be stored: %s", large))
-		if err = e.try(ctx); errors.As(err, &large) {
-			err = nil // as it began it took all the room there is: it has failed, without this reason
-		}
+		e.resp.Fail(openai.NewError(openai.CodeInternal, "", "the answer is too long to be stored: %s", err))
 	}
+}
+
+// record is that of the end.
+func (e *runEnd) record() *stored.Record {
+	r := *e.run.current()
+	r.Response = openai.Encode(e.resp)
+	return &r
+}
+
+// attempt stores the end, or deletes what there is where that is wanted. It is done only
+// when it is also known that nobody wants that.
+func (e *runEnd) attempt(ctx context.Context) {
+	err := e.try(ctx)
 	if err == nil {
 		e.stored = true
 		return
@@ -123,28 +137,24 @@ func (e *runEnd) attempt(ctx context.Context) {
 
 func (e *runEnd) try(ctx context.Context) error {
 	s, run := e.s, e.run
-	heedErr := s.heed(ctx, run)
 	if run.doomed() == deleted {
 		return s.erase(ctx, run.id, run.scope)
 	}
-	if run.doomed() == cancelled && !run.isSeen() {
-		e.resp.Status, e.resp.Error, e.resp.CompletedAt = responses.StatusCancelled, nil, nil
+	if !e.put {
+		err := s.put(ctx, e.record())
+		if errors.Is(err, stored.ErrTooLarge) {
+			return nil // as it began it took all the room there is: it has failed, without this reason
+		}
+		if err != nil {
+			return err
+		}
+		e.put = true
 	}
-	record := *run.current()
-	record.Response = openai.Encode(e.resp)
-	if err := s.put(ctx, &record); err != nil {
-		return err
-	}
-	if heedErr == nil {
-		heedErr = s.heed(ctx, run) // or one that was deleted a moment ago would be back
-	}
-	switch {
-	case run.doomed() == deleted:
+	err := s.heed(ctx, run) // or one that was deleted a moment ago would be back
+	if run.doomed() == deleted {
 		return s.erase(ctx, run.id, run.scope)
-	case run.doomed() == cancelled && !run.isSeen() && e.resp.Status != responses.StatusCancelled:
-		return e.try(ctx) // who cancelled it has been told that it is
 	}
-	return heedErr
+	return err
 }
 
 // clear deletes what was stored of the run beside its record, whatever of it there is, and
@@ -155,14 +165,4 @@ func (e *runEnd) clear(ctx context.Context) {
 		return // its lease runs out
 	}
 	_ = e.s.erase(ctx, e.run.id, fatesOf(e.run.scope), leasesOf(e.run.scope))
-}
-
-// isSeen tells whether its end is seen already, and must not change.
-func (r *backgroundRun) isSeen() bool {
-	select {
-	case <-r.ended:
-		return true
-	default:
-		return false
-	}
 }

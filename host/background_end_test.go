@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"thoth/host/openai"
 	"thoth/host/responses"
 	"thoth/host/stored"
 	"thoth/station/wire"
@@ -211,20 +210,41 @@ func TestBackground_OneKeyLeavesRunsToOthers(t *testing.T) {
 	require.Equal(t, 200, h.askAs("k-two", `"a"`, `"background":true`).status)
 }
 
-func TestBackground_WhatSomebodyWantedOfADeadProcessHolds(t *testing.T) {
-	h := newHost(t, newFakeStation(t), keeping(t))
-	made := h.ask(`"a"`).response(t)
-	made.Status, made.Background = "in_progress", true
-	for f, status := range map[fate]int{cancelled: 200, deleted: 404} {
-		record := &stored.Record{ID: "resp_" + fateWords[f], Created: time.Now(), Input: []byte("[]"), Response: openai.Encode(made)}
-		require.NoError(t, h.stored.Put(t.Context(), record))
-		require.NoError(t, h.Server.ask(t.Context(), record, f))
-		r := h.kept(record.ID)
-		require.Equal(t, status, r.status, "its lease is over, and it was %s before", fateWords[f])
-		if status == 200 {
-			require.Equal(t, "cancelled", r.response(t).Status)
+// A process that sleeps over the end of its lease, and in the middle of its run, is taken for dead.
+func TestBackground_DeletedWhileItsProcessSleepsItDoesNotComeBack(t *testing.T) {
+	f, dir := newFakeStation(t), t.TempDir()
+	h, elsewhere := newHost(t, f, storingIn(dir)), newHost(t, f, storingIn(dir))
+	h.background.beat, h.background.lease = time.Hour, -time.Second
+	gate := make(chan struct{})
+	f.does(gated(gate))
+	id := h.ask(`"a"`, `"background":true`).response(t).ID
+	h.eventually(func() bool { return f.running() == 1 })
+	require.Equal(t, "failed", elsewhere.kept(id).response(t).Status)
+	require.Equal(t, 200, elsewhere.do("DELETE", "/v1/responses/"+id, "").status)
+	require.Equal(t, 404, elsewhere.kept(id).status)
+	close(gate) // it wakes
+	h.eventually(func() bool { return h.background.find("", id) == nil })
+	require.Equal(t, 404, elsewhere.kept(id).status)
+	require.Zero(t, h.leftBeside(id))
+}
+
+// leftBeside is how much is told of a run in the store.
+func (h *testHost) leftBeside(id string) (n int) {
+	h.t.Helper()
+	for _, scope := range []string{leasesOf(""), fatesOf("")} {
+		if _, err := h.stored.Get(h.t.Context(), scope, id); err == nil {
+			n++
 		}
 	}
+	return n
+}
+
+func TestBackground_WhatIsToldOfItEndsByItself(t *testing.T) {
+	h := newHost(t, newFakeStation(t), keeping(t))
+	ends := func(s *Server) time.Duration { return time.Until(s.beside("", "a", "b").Created.Add(s.stored.TTL())) }
+	require.InDelta(t, linger, ends(h.Server), float64(time.Minute))
+	h = newHost(t, newFakeStation(t), func(o *Options) { o.Responses = stored.Options{Address: t.TempDir(), TTL: time.Minute} })
+	require.InDelta(t, time.Minute, ends(h.Server), float64(time.Second), "and not at once")
 }
 
 // hangingStore fails puts, once it is told to.
@@ -272,31 +292,138 @@ func TestBackground_ThatCouldNotBeginKeepsNobodyWaiting(t *testing.T) {
 	require.Zero(t, h.background.underWay())
 }
 
-// lateStore leaves a fate while an end is being stored.
+// lateStore does something while an end is being stored: once, before it is.
 type lateStore struct {
 	responseStore
-	leave func(*stored.Record)
+	late func()
 }
 
 func (s *lateStore) Put(ctx context.Context, r *stored.Record) error {
-	if strings.Contains(string(r.Response), `"status":"completed"`) {
-		s.leave(r)
+	if strings.Contains(string(r.Response), `"status":"completed"`) && s.late != nil {
+		late := s.late
+		s.late = nil
+		late()
 	}
 	return s.responseStore.Put(ctx, r)
 }
 
-func TestBackground_WhatAnotherHostWantsInTheLastMomentHolds(t *testing.T) {
-	for f, status := range map[fate]int{cancelled: 200, deleted: 404} {
-		h := newHost(t, newFakeStation(t), keeping(t))
-		h.responses = &lateStore{h.responses, func(r *stored.Record) { require.NoError(t, h.Server.ask(t.Context(), r, f)) }}
+// What one host answers of an end, all others do from then on.
+func TestBackground_WhatAnotherHostWantsInTheLastMomentFindsTheEnd(t *testing.T) {
+	for _, method := range []string{"POST", "DELETE"} {
+		f, dir := newFakeStation(t), t.TempDir()
+		h, elsewhere := newHost(t, f, storingIn(dir)), newHost(t, f, storingIn(dir))
+		begun, asked := make(chan string, 1), make(chan reply, 1)
+		h.responses = &lateStore{h.responses, func() {
+			id := <-begun
+			path := "/v1/responses/" + id
+			if method == "POST" {
+				path += "/cancel"
+			}
+			go func() { asked <- elsewhere.do(method, path, "") }()
+			for {
+				if _, err := h.stored.Get(context.Background(), fatesOf(""), id); err == nil {
+					return
+				}
+			}
+		}}
 		id := h.ask(`"a"`, `"background":true`).response(t).ID
-		h.eventually(func() bool { return h.background.find("", id) == nil })
-		r := h.kept(id)
-		require.Equal(t, status, r.status, fateWords[f])
-		if status == 200 {
-			require.Equal(t, "cancelled", r.response(t).Status)
+		begun <- id
+		r := <-asked
+		require.Equal(t, 200, r.status, r.body)
+		if method == "POST" {
+			require.Equal(t, "completed", r.response(t).Status)
+			require.Equal(t, r.body, elsewhere.kept(id).body)
+			require.Equal(t, "completed", h.kept(id).response(t).Status)
+		} else {
+			require.Equal(t, 404, elsewhere.kept(id).status)
 		}
-		_, err := h.stored.Get(t.Context(), fatesOf(""), id)
-		require.ErrorIs(t, err, stored.ErrNotFound)
+		h.eventually(func() bool { return h.background.find("", id) == nil })
+		if method == "DELETE" {
+			require.Equal(t, 404, elsewhere.kept(id).status)
+		}
+		require.Zero(t, h.leftBeside(id))
 	}
+}
+
+// An end that was seen is the one that is stored, whatever the store says later.
+func TestBackground_AnEndThatWasSeenStays(t *testing.T) {
+	f, dir := newFakeStation(t), t.TempDir()
+	h, elsewhere := newHost(t, f, storingIn(dir)), newHost(t, f, storingIn(dir))
+	c := counted(h)
+	c.fails = 1 << 30
+	id := h.ask(`"a"`, `"background":true`).response(t).ID
+	h.awaitResponse(id, "completed")
+	asked := make(chan reply, 1)
+	go func() { asked <- elsewhere.do("POST", "/v1/responses/"+id+"/cancel", "") }()
+	h.eventually(func() bool { _, err := h.stored.Get(t.Context(), fatesOf(""), id); return err == nil })
+	c.mu.Lock()
+	c.fails = 0
+	c.mu.Unlock()
+	require.Equal(t, "completed", (<-asked).response(t).Status)
+	require.Equal(t, "completed", elsewhere.kept(id).response(t).Status)
+
+	// An answer that is too long is known before anybody sees it, also where the store fails.
+	h = newHost(t, f, func(o *Options) { o.Responses = stored.Options{Address: t.TempDir(), RecordBytes: 8 << 10} })
+	c = counted(h)
+	c.fails = 6
+	f.does(writes(strings.Repeat("word ", 2000), 5, wire.ReasonEOG))
+	id = h.ask(`"a"`, `"background":true`).response(t).ID
+	h.eventually(func() bool {
+		r := h.kept(id).response(t)
+		require.NotEqual(t, "completed", r.Status)
+		return r.Status == "failed"
+	})
+	h.eventually(func() bool { return h.background.underWay() == 0 })
+	require.Contains(t, h.kept(id).response(t).Error.Message, "too long to be stored")
+}
+
+// endingStore stores an end, and deletes its lease, between two looks of another host.
+type endingStore struct {
+	responseStore
+	between func()
+}
+
+func (s *endingStore) Get(ctx context.Context, scope, id string) (*stored.Record, error) {
+	if scope == leasesOf("") {
+		s.between()
+	}
+	return s.responseStore.Get(ctx, scope, id)
+}
+
+func TestBackground_AnEndBetweenTwoLooksIsFound(t *testing.T) {
+	f, dir := newFakeStation(t), t.TempDir()
+	h, elsewhere := newHost(t, f, storingIn(dir)), newHost(t, f, storingIn(dir))
+	for _, look := range []func(id string) int{
+		func(id string) int { return elsewhere.ask(`"b"`, `"previous_response_id":"`+id+`"`).status },
+		func(id string) int { elsewhere.kept(id).response(t); return elsewhere.kept(id).status },
+	} {
+		gate := make(chan struct{})
+		f.does(gated(gate))
+		id := h.ask(`"a"`, `"background":true`).response(t).ID
+		elsewhere.responses = &endingStore{elsewhere.stored, sync.OnceFunc(func() {
+			close(gate)
+			for h.background.find("", id) != nil {
+				time.Sleep(time.Millisecond)
+			}
+		})}
+		require.Equal(t, 200, look(id))
+	}
+}
+
+func TestBackground_ItIsCancelledAndDeletedWithoutMemory(t *testing.T) {
+	f, dir := newFakeStation(t), t.TempDir()
+	small := func(o *Options) { o.BodyLimit, o.MaxBodyMemory = 50<<10, 50<<10 }
+	h, elsewhere := newHost(t, f, storingIn(dir), small), newHost(t, f, storingIn(dir), small)
+	h.background.beat = time.Millisecond
+	f.does(forever)
+	long := `"` + strings.Repeat("x", 30<<10) + `"`
+	id := h.ask(long, `"background":true`).response(t).ID
+	require.Equal(t, "cancelled", elsewhere.do("POST", "/v1/responses/"+id+"/cancel", "").response(t).Status, "what it reads twice counts once")
+	require.Zero(t, elsewhere.bodies.held())
+	all := &hold{budget: &elsewhere.bodies}
+	require.True(t, all.take(50<<10))
+	require.Equal(t, 429, elsewhere.kept(id).status)
+	require.Equal(t, 200, elsewhere.do("DELETE", "/v1/responses/"+id, "").status)
+	all.release()
+	require.Equal(t, 404, elsewhere.kept(id).status)
 }

@@ -53,6 +53,33 @@ func (r *backgroundRun) forget() {
 	r.mu.record = nil
 }
 
+// status is that of the response as it is now.
+func (r *backgroundRun) status() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.status
+}
+
+// errRunCancelled ends a run that somebody cancelled or deleted.
+var errRunCancelled = openai.NewError(openai.CodeCancelled, "", "the response was cancelled")
+
+// doom cancels or deletes a run, as long as it has no end.
+func (r *backgroundRun) doom(f fate) {
+	r.mu.Lock()
+	if f == deleted && r.mu.fate != deleted {
+		close(r.gone)
+	}
+	r.mu.fate = max(r.mu.fate, f)
+	r.mu.Unlock()
+	r.stop(errRunCancelled)
+}
+
+func (r *backgroundRun) doomed() fate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.fate
+}
+
 // becomes replaces the response.
 func (r *backgroundRun) becomes(resp *responses.Response) { r.shows(resp.Status, openai.Encode(resp)) }
 

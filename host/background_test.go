@@ -353,7 +353,7 @@ func TestBackground_OfADeadProcessHasFailed(t *testing.T) {
 		made.Status, made.Background = "in_progress", true
 		record := &stored.Record{ID: "resp_" + status, Created: time.Now(), Input: []byte("[]"), Response: openai.Encode(made)}
 		require.NoError(t, h.stored.Put(t.Context(), record))
-		require.NoError(t, h.stored.Put(t.Context(), newLease("", record.ID, time.Now(), "in_progress", lease)))
+		require.NoError(t, h.stored.Put(t.Context(), h.newLease("", record.ID, "in_progress", lease)))
 		got := h.kept(record.ID).response(t)
 		require.Equal(t, status, got.Status)
 		r := h.ask(`"b"`, `"previous_response_id":"`+record.ID+`"`)

@@ -51,29 +51,27 @@ func TestBackground_QueuedRunsOutliveARestartOfTheStation(t *testing.T) {
 	require.Empty(t, refused)
 }
 
-// The station goes between two looks: the run that met that it is gone is the last one.
-func TestBackground_ARunThatMetNoStationHoldsTheOthersBack(t *testing.T) {
+// The station goes between two looks: who met that it is gone is the last one.
+func TestWatcher_ASuspectedStationIsNotReadyUntilItWasLookedAt(t *testing.T) {
 	f := newFakeStation(t)
-	h := newHost(t, f, keeping(t), func(o *Options) { o.MaxInFlight, o.HealthInterval = 2, time.Hour })
-	gate := make(chan struct{})
-	f.does(func(ctx context.Context, _ *wire.GenerateRequest, out *frames) {
-		<-gate
+	h := newHost(t, f, func(o *Options) { o.HealthInterval = time.Hour })
+	ready := func() bool { ok, _ := h.station.ready(); return ok }
+	require.True(t, ready())
+	thaw := make(chan struct{})
+	f.set(func(f *fakeStation) { f.frozen = thaw })
+	h.station.suspect()
+	require.False(t, ready())
+	require.True(t, h.station.current().ready())
+	f.set(func(f *fakeStation) { f.frozen = nil })
+	close(thaw)
+	h.eventually(ready)
+
+	f.does(func(_ context.Context, _ *wire.GenerateRequest, out *frames) {
 		out.refuse(&wire.Error{Code: wire.CodeLoading, Message: "loading"})
 	})
-	var ids []string
-	for range 5 {
-		ids = append(ids, h.ask(`"a"`, `"background":true`).response(t).ID)
-	}
-	h.eventually(func() bool { return f.running() == 1 })
-	f.set(func(f *fakeStation) { f.health.Status = wire.StatusLoading })
-	close(gate)
-	h.awaitResponse(ids[0], "failed")
-	h.await(http.StatusServiceUnavailable)
-	f.does(hello)
-	f.set(func(f *fakeStation) { f.health.Status = wire.StatusOK })
-	for _, id := range ids[1:] {
-		h.awaitResponse(id, "completed")
-	}
+	before := h.station.suspicions()
+	require.Equal(t, 503, h.chat().status)
+	require.Equal(t, before+1, h.station.suspicions(), "one that is loading has restarted")
 }
 
 func TestBackground_AtTheEndOfTheServerNoneWaitsForTheStation(t *testing.T) {

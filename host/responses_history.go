@@ -66,16 +66,12 @@ func (m *recollection) chain(ctx context.Context, previous string) ([]responses.
 	switch {
 	case errors.As(err, &missing):
 		return nil, openai.NewError(openai.CodePrevious, param, "Previous response with id '%s' not found.", printable(missing.ID))
-	case errors.Is(err, stored.ErrNotFound):
-		return nil, openai.NewError(openai.CodePrevious, param, "Previous response with id '%s' not found.", printable(previous))
 	case errors.Is(err, stored.ErrTooLong):
 		return nil, m.tooMany(param)
 	case errors.Is(err, stored.ErrTooLarge):
 		return nil, openai.NewError(openai.CodeInvalidValue, param, "%s cannot be gone on from: %s", param, err)
-	case errors.Is(err, errBodyMemory):
-		return nil, m.s.bodiesFull()
 	case err != nil:
-		return nil, m.s.unreadable(previous, err)
+		return nil, m.unread(previous, err)
 	}
 	var items []responses.Item
 	for i, r := range records {
@@ -85,9 +81,15 @@ func (m *recollection) chain(ctx context.Context, previous string) ([]responses.
 			return nil, m.s.unreadable(r.ID, err)
 		}
 		if underWay(resp.Status) {
-			if resp.Status, err = m.s.statusHere(ctx, m.scope, r.ID); err != nil {
-				return nil, m.s.unreadable(r.ID, err)
+			id := r.ID
+			r, d, err := m.s.upToDate(ctx, r, m.scope, func() (*stored.Record, error) { return m.s.responses.GetCharged(ctx, m.scope, id, m.hold.charge) })
+			if err == nil {
+				input, resp, err = readTurn(r)
 			}
+			if err != nil {
+				return nil, m.unread(id, err)
+			}
+			resp.Status = d.Status
 		}
 		if resp.Status != responses.StatusCompleted && resp.Status != responses.StatusIncomplete {
 			return nil, openai.NewError(openai.CodeInvalidValue, param, "%s leads to the response %s, which is %s: only one that is completed or incomplete can be gone on from", param, r.ID, resp.Status)
@@ -104,6 +106,14 @@ func (m *recollection) chain(ctx context.Context, previous string) ([]responses.
 	}
 	m.keep(before, items)
 	return items, nil
+}
+
+// unread is the answer about a turn before that could not be read.
+func (m *recollection) unread(id string, err error) *openai.Error {
+	if errors.Is(err, stored.ErrNotFound) {
+		return openai.NewError(openai.CodePrevious, "previous_response_id", "Previous response with id '%s' not found.", printable(id))
+	}
+	return m.s.unfound(id, err)
 }
 
 // turn is what the next turn needs of a stored response.

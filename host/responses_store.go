@@ -20,7 +20,8 @@ type responseStore interface {
 	GetCharged(ctx context.Context, scope, id string, charge stored.Charge) (*stored.Record, error)
 	Delete(ctx context.Context, scope, id string) error
 	ChainCharged(ctx context.Context, scope, id string, most int, charge stored.Charge) ([]*stored.Record, error)
-	Largest() int64
+	Fits(r *stored.Record) error
+	TTL() time.Duration
 	State() stored.State
 }
 
@@ -131,22 +132,21 @@ func (s *Server) fits(ctx context.Context, q *responseRequest) *openai.Error {
 	if !q.resp.Store || q.req.Store == nil {
 		return nil
 	}
-	if n, most := int64(len(newRecord(ctx, q).Input)), s.responses.Largest(); n > most {
-		return tooLargeToStore(&stored.TooLarge{Bytes: n, Most: most})
+	if err := s.responses.Fits(newRecord(ctx, q)); err != nil {
+		return tooLargeToStore(err)
 	}
 	return nil
 }
 
-func tooLargeToStore(err *stored.TooLarge) *openai.Error {
+func tooLargeToStore(err error) *openai.Error {
 	return openai.NewError(openai.CodeTooLarge, "input", "input is too long for a response that is stored: %s (THOTH_RESPONSES_RECORD_BYTES)", err)
 }
 
 // unstorable is the answer to a request whose response must be stored, and cannot be.
 func (s *Server) unstorable(id string, err error) *openai.Error {
-	var large *stored.TooLarge
 	switch {
-	case errors.As(err, &large):
-		return tooLargeToStore(large)
+	case errors.Is(err, stored.ErrTooLarge):
+		return tooLargeToStore(err)
 	case errors.Is(err, stored.ErrNoRoom):
 		return openai.NewError(openai.CodeStore, "background", "background: what is being stored at this moment fills the store of responses (THOTH_RESPONSES_BYTES)").Retry(storeRetry)
 	}
@@ -166,53 +166,43 @@ func (s *Server) found(ctx context.Context, id string, h *hold) (*stored.Record,
 			return r, d, nil
 		}
 	}
-	r, e := s.fetch(ctx, scope, id, h)
-	if e != nil {
-		return nil, nil, e
+	read := func() (*stored.Record, error) {
+		h.release() // of what was read before
+		return s.fetch(ctx, scope, id, h.charge)
 	}
-	d, err := digestOf(r)
-	if err == nil && underWay(d.Status) {
-		var status string
-		status, err = s.statusOf(ctx, scope, id)
-		if status == responses.StatusFailed { // or it has ended, and its lease, in the meantime
-			if r, e = s.fetch(ctx, scope, id, h); e != nil {
-				return nil, nil, e
-			}
-			if d, err = digestOf(r); err == nil && !underWay(d.Status) {
-				return r, d, nil
-			}
-		}
-		if err == nil {
-			d.Status = status
-			err = tellStatus(r, status)
-		}
+	r, err := read()
+	var d *digest
+	if err == nil {
+		r, d, err = s.upToDate(ctx, r, scope, read)
 	}
-	switch {
-	case errors.Is(err, stored.ErrNotFound):
-		return nil, nil, noResponse(id)
-	case err != nil:
-		return nil, nil, s.unreadable(id, err)
+	if err == nil && d.told {
+		err = tellStatus(r, d.Status)
+	}
+	if err != nil {
+		return nil, nil, s.unfound(id, err)
 	}
 	return r, d, nil
 }
 
-// fetch gets a record out of the store. It counts as a body does, until h is released.
-func (s *Server) fetch(ctx context.Context, scope, id string, h *hold) (*stored.Record, *openai.Error) {
+// fetch gets a record out of the store. With a charge it counts as a body does.
+func (s *Server) fetch(ctx context.Context, scope, id string, charge stored.Charge) (*stored.Record, error) {
 	if !s.hasStore() {
-		return nil, noResponse(id)
+		return nil, stored.ErrNotFound
 	}
 	ctx, done := context.WithTimeout(ctx, storeTimeout)
 	defer done()
-	r, err := s.responses.GetCharged(ctx, scope, id, h.charge)
+	return s.responses.GetCharged(ctx, scope, id, charge)
+}
+
+// unfound is the answer about a response that could not be read.
+func (s *Server) unfound(id string, err error) *openai.Error {
 	switch {
 	case errors.Is(err, stored.ErrNotFound):
-		return nil, noResponse(id)
+		return noResponse(id)
 	case errors.Is(err, errBodyMemory):
-		return nil, s.bodiesFull()
-	case err != nil:
-		return nil, s.unreadable(id, err)
+		return s.bodiesFull()
 	}
-	return r, nil
+	return s.unreadable(id, err)
 }
 
 // digest is what the host needs to know of a stored response: most are shown as they lie
@@ -220,6 +210,7 @@ func (s *Server) fetch(ctx context.Context, scope, id string, h *hold) (*stored.
 type digest struct {
 	Status     string `json:"status"`
 	Background bool   `json:"background"`
+	told       bool   // the status is not the record's
 }
 
 func digestOf(r *stored.Record) (*digest, error) {

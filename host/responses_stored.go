@@ -118,26 +118,19 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 		}
 		s.background.drop(id)
 	}
-	h := &hold{budget: &s.bodies}
-	defer h.release()
-	record, e := s.fetch(ctx, scope, id, h)
+	// It is not charged: what makes room must not fail for want of it.
+	record, err := s.fetch(ctx, scope, id, nil)
 	switch {
-	case e == nil:
-	case run != nil && e.Code == openai.CodeNotFound:
+	case err == nil:
+	case run != nil && errors.Is(err, stored.ErrNotFound):
 		return nil // the run did it
 	default:
-		return e
+		return s.unfound(id, err)
 	}
-	if d, err := digestOf(record); err == nil && underWay(d.Status) { // also where its lease is over: its process may have slept
-		f, err := s.fateOf(ctx, scope, id)
-		if err == nil && f == deleted {
-			return noResponse(id)
-		}
-		if err == nil {
-			err = s.ask(ctx, record, deleted)
-		}
-		if err != nil {
-			return s.unreadable(id, err)
+	if d, err := digestOf(record); err == nil && underWay(d.Status) { // also where its lease is over: its process may sleep
+		record = nil // it may be large, and this takes a while
+		if e := s.ask(ctx, scope, id, deleted); e != nil {
+			return e
 		}
 		_ = s.erase(ctx, id, leasesOf(scope)) // of a process that died; one that lives deletes its own
 	}
@@ -154,7 +147,7 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
 	ctx, id := r.Context(), chi.URLParam(r, "response_id")
 	scope := scopeKey(ctx)
-	if run := s.background.find(scope, id); run != nil && !run.isSeen() {
+	if run := s.background.find(scope, id); run != nil && underWay(run.status()) {
 		run.doom(cancelled)
 		select {
 		case <-run.ended:
@@ -171,12 +164,10 @@ func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
 	case !d.Background:
 		e = openai.NewError(openai.CodeInvalidValue, "response_id", "the response %s was not made in the background: only those can be cancelled", id)
 	case underWay(d.Status):
-		if err := s.ask(ctx, record, cancelled); err != nil {
-			e = s.unreadable(id, err)
-			break
-		}
-		if record, d, e = s.found(ctx, id, h); e == nil && d.Status != responses.StatusCancelled { // it had its end by then
-			_ = s.erase(ctx, id, fatesOf(scope))
+		record = nil // it may be large, and this takes a while
+		h.release()
+		if e = s.ask(ctx, scope, id, cancelled); e == nil {
+			record, _, e = s.found(ctx, id, h)
 		}
 	}
 	if e != nil {

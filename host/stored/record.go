@@ -120,13 +120,19 @@ func (c codec) name(scope, id string) (n name) {
 	return n
 }
 
+// size is the length of a record's object.
+func (c codec) size(r *Record) int64 {
+	n := headerBytes + sumBytes + 4*4 + len(r.ID) + len(r.Previous) + len(r.Input) + len(r.Response)
+	if c.seal != nil {
+		n += c.seal.NonceSize() + c.seal.Overhead()
+	}
+	return int64(n)
+}
+
 // encode makes the object of a record.
 func (c codec) encode(n name, r *Record) []byte {
 	fields := [][]byte{[]byte(r.ID), []byte(r.Previous), r.Input, r.Response}
-	size := headerBytes + sumBytes + 32 // the last for a seal
-	for _, f := range fields {
-		size += 4 + len(f)
-	}
+	size := c.size(r)
 	b := make([]byte, 0, size)
 	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint16(b, version)

@@ -128,21 +128,30 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Largest is how many bytes a record may have; see [TooLarge].
-func (s *Store) Largest() int64 { return s.o.RecordBytes }
+// TTL is how long a record is found after it was created.
+func (s *Store) TTL() time.Duration { return s.o.TTL }
+
+// Fits is a [TooLarge] for a record that Put would refuse, whether the store can be used
+// or not.
+func (s *Store) Fits(r *Record) error {
+	if n := s.codec.size(r); n > s.o.RecordBytes {
+		return &TooLarge{n, s.o.RecordBytes}
+	}
+	return nil
+}
 
 // Put stores a record, in place of one of the same id. It is found from now on, by
 // every host.
 func (s *Store) Put(ctx context.Context, r *Record) error {
+	if err := s.Fits(r); err != nil {
+		return err
+	}
 	b, err := s.usable(&s.writes)
 	if err != nil {
 		return err
 	}
 	n := s.codec.name(r.Scope, r.ID)
 	object := s.codec.encode(n, r)
-	if int64(len(object)) > s.o.RecordBytes {
-		return &TooLarge{int64(len(object)), s.o.RecordBytes}
-	}
 	takes := cost(int64(len(object)))
 	victims, ok := s.index.reserve(n, takes, s.o.BudgetBytes)
 	if !ok {

@@ -172,7 +172,7 @@ func TestPut_RefusesWhatIsTooLarge(t *testing.T) {
 	var large *TooLarge
 	require.ErrorAs(t, err, &large)
 	require.Greater(t, large.Bytes, int64(10_000))
-	require.Equal(t, s.Largest(), large.Most)
+	require.EqualValues(t, s.o.RecordBytes, large.Most)
 	put(t, s, record("a", "", 9_000))
 	require.Zero(t, s.State().Failures, "no fault of the bucket's")
 }
@@ -371,4 +371,17 @@ func TestClose_WaitsForCalls(t *testing.T) {
 		require.NoError(t, <-put)
 		require.NoError(t, <-closed)
 	})
+}
+
+func TestStore_KnowsTheSizeOfARecordBeforeItIsPut(t *testing.T) {
+	for _, key := range [][]byte{nil, make([]byte, bucket.KeyBytes)} {
+		o := options("mem://")
+		o.Key = key
+		s := openStore(t, o)
+		r := record("a", "before", 5000)
+		s.o.RecordBytes = int64(len(s.codec.encode(s.codec.name(scope, r.ID), r)))
+		require.NoError(t, s.Fits(r))
+		s.o.RecordBytes--
+		require.ErrorIs(t, s.Fits(r), ErrTooLarge)
+	}
 }
