@@ -13,11 +13,18 @@ import (
 	"strings"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"thoth/station/wire"
 )
 
 // DefaultURL is where a station listens unless told otherwise.
 const DefaultURL = "http://127.0.0.1:8000"
+
+// lenient takes the strings and objects that encoding/json takes. That one would be most
+// of what a long prompt costs its caller, who is given the id of each token.
+var lenient = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
 // Client speaks to one station. It is safe for concurrent use.
 type Client struct {
@@ -157,11 +164,9 @@ func roundTrip[T any](ctx context.Context, c *Client, method, route string, body
 	}
 	defer resp.Body.Close()
 	v := new(T)
-	if err := json.NewDecoder(resp.Body).Decode(v); err != nil {
+	if err := jsonv2.UnmarshalRead(resp.Body, v, lenient); err != nil { // to the end, or the connection is not reused
 		return nil, transportError(ctx, err)
 	}
-	// Read to the end, or the connection is not reused.
-	_, _ = io.Copy(io.Discard, resp.Body)
 	return v, nil
 }
 
