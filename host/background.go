@@ -20,8 +20,9 @@ import (
 // stored stays, and with it the only copy. What stays afterwards are the events of those
 // that were streamed, for who reads them again: for heldFor, and while all of them have
 // no more than heldBytes; the oldest goes first. What runs that wait hold counts in bodies,
-// and not with those of requests somebody waits for: a long line would keep them out. A run's goroutine ends only after its
-// station calls, and [background.wait] returns after all of them.
+// and not with those of requests somebody waits for: a long line would keep them out.
+// A run's goroutine ends only after its station calls, and [background.wait] returns after
+// all of them.
 type background struct {
 	most, mostOfKey int // runs under way
 	eventBytes      int // of each run

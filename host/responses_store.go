@@ -21,6 +21,7 @@ type responseStore interface {
 	Delete(ctx context.Context, scope, id string) error
 	ChainCharged(ctx context.Context, scope, id string, most int, charge stored.Charge) ([]*stored.Record, error)
 	Fits(r *stored.Record) error
+	Largest() int64
 	TTL() time.Duration
 	State() stored.State
 }

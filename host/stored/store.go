@@ -128,6 +128,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// Largest is how many bytes a record may have; see [TooLarge].
+func (s *Store) Largest() int64 { return s.o.RecordBytes }
+
 // TTL is how long a record is found after it was created.
 func (s *Store) TTL() time.Duration { return s.o.TTL }
 

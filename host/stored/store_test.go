@@ -172,7 +172,7 @@ func TestPut_RefusesWhatIsTooLarge(t *testing.T) {
 	var large *TooLarge
 	require.ErrorAs(t, err, &large)
 	require.Greater(t, large.Bytes, int64(10_000))
-	require.EqualValues(t, s.o.RecordBytes, large.Most)
+	require.Equal(t, s.Largest(), large.Most)
 	put(t, s, record("a", "", 9_000))
 	require.Zero(t, s.State().Failures, "no fault of the bucket's")
 }
