@@ -38,7 +38,7 @@ type Options struct {
 	MaxBacklog  int // requests that wait for a place; default 256, negative for none
 
 	BodyLimit     int64         // bytes of a request's body; default 8 MiB
-	MaxBodyMemory int64         // bytes of the bodies of all requests without a place, half as many more of answers made without one, and of background requests that wait; default 256 MiB
+	MaxBodyMemory int64         // bytes of the bodies of all requests without a place, half as many more of answers made without one, and of those that left theirs, and of background requests that wait; default 256 MiB
 	HeaderTimeout time.Duration // to send a request's header; default 10 s
 	BodyTimeout   time.Duration // to send a request's body; default 30 s
 	IdleTimeout   time.Duration // of a connection between requests; default 120 s

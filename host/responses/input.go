@@ -92,16 +92,18 @@ func (r *Request) checkItem(path string, it *Item) *openai.Error {
 	return check(path+".output", it.Output.Parts)
 }
 
-// open takes reasoning out of its token, where it came without its text.
+// open takes reasoning out of its token, where it came without its text. Another server's
+// token is passed over where there is something else to go by: a client may have begun
+// the conversation there.
 func (i *Item) open(path string) *openai.Error {
 	if i.Encrypted == "" {
 		return nil
 	}
 	text, ok := unseal(i.Encrypted)
-	if !ok {
-		return invalid(at(path, "encrypted_content"), "cannot be read: it was not written here, or was changed; give the reasoning's content, or leave the item out")
+	if !ok && len(i.Content)+len(i.Summary) == 0 {
+		return invalid(at(path, "encrypted_content"), "cannot be read: it was not written here, or was changed; give the reasoning's content or summary, or leave the item out")
 	}
-	if len(i.Content) == 0 {
+	if ok && len(i.Content) == 0 {
 		i.Content = []Part{{Type: partReasoning, Text: text}}
 	}
 	i.Encrypted = "" // once is enough

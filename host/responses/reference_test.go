@@ -82,6 +82,22 @@ func TestReasoning_ComesBackByItsToken(t *testing.T) {
 	require.Empty(t, plain.Response.Output[0].Encrypted, "it was not asked for")
 }
 
+func TestReasoning_AForeignTokenIsPassedOverWhereThereIsText(t *testing.T) {
+	for field, read := range map[string]func(*Item) []Part{
+		`"content":[{"type":"reasoning_text","text":"hm"}],"summary":[]`: func(i *Item) []Part { return i.Content },
+		`"summary":[{"type":"summary_text","text":"hm"}]`:                func(i *Item) []Part { return i.Summary },
+	} {
+		got, e := items(t, `[{"type":"reasoning","encrypted_content":"gAAAAABo",`+field+`}]`)
+		require.Nil(t, e, field)
+		require.Len(t, read(&got[0]), 1)
+		require.Equal(t, "hm", text(read(&got[0])))
+		require.Empty(t, got[0].Encrypted)
+		require.Equal(t, 1, len(got[0].Content)+len(got[0].Summary), "nothing is made of the token")
+	}
+	_, e := items(t, `[{"type":"reasoning","encrypted_content":"gAAAAABo","content":[],"summary":[]}]`)
+	require.Equal(t, "input[0].encrypted_content", *e.Param)
+}
+
 func FuzzUnseal(f *testing.F) {
 	f.Add(seal("text"))
 	f.Add("thoth1.AAAA")
