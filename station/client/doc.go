@@ -5,4 +5,8 @@
 // error where it answered with one, CodeUnavailable when it could not be
 // reached or died midway, CodeNoRoute for a bare 404, CodeCancelled or
 // CodeTimeout when the caller's context ended.
+//
+// Connections are kept. A call on one that the station has closed just then is sent
+// once more, on a new one, where it is certain that nothing was done or where it does no
+// harm to do it twice; any other call is told.
 package client
