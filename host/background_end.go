@@ -46,8 +46,8 @@ func (e *runEnd) see(ctx context.Context) {
 	if e.run.key != nil {
 		e.run.key.leave(e.j.rec)
 	}
-	e.choose(ctx)
 	pauses, began := e.pauses(), time.Now()
+	e.choose(ctx)
 	for i := range triesUnseen {
 		if e.attempt(ctx); e.stored || i == triesUnseen-1 || time.Since(began) > unseenFor || !e.pause(pauses.NextBackOff()) {
 			break

@@ -345,6 +345,34 @@ func TestBackground_WhatAnotherHostWantsInTheLastMomentFindsTheEnd(t *testing.T)
 	}
 }
 
+func TestBackground_CancelledElsewhereBeforeItsEndItIsCancelled(t *testing.T) {
+	f, dir := newFakeStation(t), t.TempDir()
+	h, elsewhere := newHost(t, f, storingIn(dir)), newHost(t, f, storingIn(dir))
+	h.background.beat = time.Hour // it looks only when it ends
+	gate, asked := make(chan struct{}), make(chan reply, 1)
+	f.does(gated(gate))
+	id := h.ask(`"a"`, `"background":true`).response(t).ID
+	go func() { asked <- elsewhere.do("POST", "/v1/responses/"+id+"/cancel", "") }()
+	h.eventually(func() bool { _, err := h.stored.Get(t.Context(), fatesOf(""), id); return err == nil })
+	close(gate)
+	got := (<-asked).response(t)
+	require.Equal(t, "cancelled", got.Status)
+	require.Equal(t, got, h.kept(id).response(t))
+}
+
+func TestBackground_DeletedWhileItsEndIsBeingStoredItDoesNotComeBack(t *testing.T) {
+	f, dir := newFakeStation(t), t.TempDir()
+	h, elsewhere := newHost(t, f, storingIn(dir)), newHost(t, f, storingIn(dir))
+	h.background.beat, h.background.lease = time.Hour, -time.Second // nobody believes that it lives
+	begun, status := make(chan string, 1), 0
+	h.responses = &lateStore{h.responses, func() { status = elsewhere.do("DELETE", "/v1/responses/"+<-begun, "").status }}
+	id := h.ask(`"a"`, `"background":true`).response(t).ID
+	begun <- id
+	h.eventually(func() bool { return h.background.find("", id) == nil })
+	require.Equal(t, 200, status)
+	require.Equal(t, 404, elsewhere.kept(id).status)
+}
+
 // An end that was seen is the one that is stored, whatever the store says later.
 func TestBackground_AnEndThatWasSeenStays(t *testing.T) {
 	f, dir := newFakeStation(t), t.TempDir()

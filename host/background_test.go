@@ -406,8 +406,15 @@ func TestBackground_CountsAgainstItsKeyToItsEnd(t *testing.T) {
 	h := newHost(t, f, keeping(t), limited)
 	auth := []string{"Authorization", "Bearer k-small"}
 	f.does(forever)
-	made := h.askAs("k-small", `"a"`, `"background":true`).response(t)
-	h.eventually(func() bool { return f.running() == 1 })
+	const stream = `"background":true,"stream":true`
+	req, err := http.NewRequest("POST", h.base+"/v1/responses", strings.NewReader(responseBody(`"a"`, stream)))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer k-small")
+	next, leave := h.reading(req, func() {})
+	made := next().Response
+	for next().Delta == "" { // it has used something
+	}
+	leave()
 	r := h.askAs("k-small", `"a"`)
 	require.Equal(t, 429, r.status)
 	require.Contains(t, r.body, "concurrent requests")
