@@ -151,7 +151,10 @@ func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, 
 	j.placed = func() {
 		q.resp.Status = responses.StatusInProgress
 		run.becomes(q.resp)
-		run.moved <- struct{}{} // there is room: it is placed once
+		select {
+		case run.moved <- struct{}{}:
+		default: // it is not told yet of the last time
+		}
 	}
 	end := &runEnd{s: s, run: run, j: j, resp: q.resp}
 	w := newRunWriter(run.log)

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"thoth/host/openai"
@@ -19,6 +20,20 @@ func (s *Server) guarded(ctx context.Context, j *job, q *responseRequest, in *in
 			e = openai.NewError(openai.CodeInternal, "", "internal error; the log of request %s tells more", j.rec.id)
 		}
 	}()
+	for tries := 1; ; tries++ {
+		e = s.tryInTurn(ctx, j, q, in, out)
+		if tries == mostTries || e == nil || (e.Code != openai.CodeUnavailable && e.Code != openai.CodeLoading) || !j.untouched() {
+			return e
+		}
+	}
+}
+
+// mostTries is how often a run may meet a station that went a moment ago, and is not the
+// one that the host last saw. Each time it waits for the next.
+const mostTries = 3
+
+// tryInTurn runs the job when its turn has come and there is a station for it.
+func (s *Server) tryInTurn(ctx context.Context, j *job, q *responseRequest, in *intake, out sink) *openai.Error {
 	turn, e := s.awaitTurn(ctx)
 	if e != nil {
 		return e
@@ -70,11 +85,16 @@ func (s *Server) awaits(ctx context.Context, need <-chan struct{}) *openai.Error
 	}
 }
 
-// madeAnew makes the job again where the model is not the one it was made for: another
-// has other special tokens, another template and another way to write calls.
+// untouched tells whether nothing was computed for the job.
+func (j *job) untouched() bool {
+	return !slices.ContainsFunc(j.charged, func(c charged) bool { return c.begun || c.tokens > 0 })
+}
+
+// madeAnew makes the job again where it was tried, or the model is not the one it was made
+// for: another has other special tokens, another template and another way to write calls.
 func (s *Server) madeAnew(ctx context.Context, j *job, q *responseRequest, in *intake) *openai.Error {
 	v := s.station.current()
-	if v.fingerprint == j.view.fingerprint && v.template == j.view.template {
+	if j.place == nil && v.fingerprint == j.view.fingerprint && v.template == j.view.template {
 		return nil
 	}
 	model := q.resp.Model

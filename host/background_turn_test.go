@@ -74,6 +74,49 @@ func TestWatcher_ASuspectedStationIsNotReadyUntilItWasLookedAt(t *testing.T) {
 	require.Equal(t, before+1, h.station.suspicions(), "one that is loading has restarted")
 }
 
+// The station goes between two looks: it refuses a run before the host knows.
+func TestBackground_ARunThatIsRefusedBeforeItBeganIsTriedAgain(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t), func(o *Options) { o.HealthInterval = time.Hour })
+	refuses := func(_ context.Context, _ *wire.GenerateRequest, out *frames) {
+		out.refuse(&wire.Error{Code: wire.CodeDraining, Message: "going"})
+	}
+	for _, stream := range []string{`"stream":false`, `"stream":true`} {
+		f.does(refuses)
+		f.set(func(f *fakeStation) { f.health.Status = wire.StatusDraining })
+		var id string
+		var next func() responseEvent
+		if stream == `"stream":true` {
+			id, next, _ = h.openResponse(`"a"`, `"background":true`, stream)
+		} else {
+			id = h.ask(`"a"`, `"background":true`, stream).response(t).ID
+		}
+		h.await(http.StatusServiceUnavailable)
+		f.does(hello)
+		f.set(func(f *fakeStation) { f.health.Status = wire.StatusOK })
+		got := h.awaitResponse(id, "completed")
+		require.Equal(t, "Hello there", saying(got))
+		require.Equal(t, 9, got.Usage.InputTokens)
+		if next != nil {
+			for e := next(); e.Type != "response.completed"; e = next() {
+			}
+		}
+		h.await(200)
+	}
+
+	// One that answers so and says that it serves is broken, and one that has begun is not asked twice.
+	before := len(f.got())
+	f.does(refuses)
+	h.awaitResponse(h.ask(`"a"`, `"background":true`).response(t).ID, "failed")
+	require.Len(t, f.got(), before+mostTries)
+	f.does(func(_ context.Context, _ *wire.GenerateRequest, out *frames) {
+		out.text("Hi")
+		out.send(wire.Frame{Type: wire.FrameError, Error: &wire.Error{Code: wire.CodeUnavailable, Message: "gone"}})
+	})
+	h.awaitResponse(h.ask(`"a"`, `"background":true`).response(t).ID, "failed")
+	require.Len(t, f.got(), before+mostTries+1)
+}
+
 func TestBackground_AtTheEndOfTheServerNoneWaitsForTheStation(t *testing.T) {
 	f, dir := newFakeStation(t), t.TempDir()
 	h := newHost(t, f, storingIn(dir), func(o *Options) { o.MaxInFlight = 2 })
