@@ -48,7 +48,7 @@ type settings struct {
 	MaxLogitBias  int   `env:"THOTH_MAX_LOGIT_BIAS" default:"1024" help:"Most entries of logit_bias."`
 	MaxJSONDepth  int   `name:"max-json-depth" env:"THOTH_MAX_JSON_DEPTH" default:"128" help:"Deepest nesting of arrays and objects in a request body; 8 at least."`
 	MaxBodyBytes  int64 `env:"THOTH_MAX_BODY_BYTES" default:"8388608" help:"Largest request body."`
-	MaxBodyMemory int64 `env:"THOTH_MAX_BODY_MEMORY" default:"268435456" help:"Bytes of the bodies of all requests that have no place yet; more get 429. At least one largest body. Answers about text, embeddings and ranks may take half as much until they are read, and so may those of the model; one that finds no room keeps its place. As much again may be held by what waits in the background."`
+	MaxBodyMemory int64 `env:"THOTH_MAX_BODY_MEMORY" default:"268435456" help:"Bytes of the bodies of all requests that have no place yet; more get 429. At least one largest body. Answers about text, embeddings and ranks may take half as much until they are read, and so may those of the model; one that finds no room keeps its place. What waits in the background may hold half as much beside it."`
 
 	HeaderTimeout  time.Duration `env:"THOTH_HEADER_TIMEOUT" default:"10s" help:"A request's header must arrive within this time."`
 	BodyTimeout    time.Duration `env:"THOTH_BODY_TIMEOUT" default:"30s" help:"A request's body must arrive within this time."`
