@@ -109,8 +109,14 @@ func (j *job) writeWhole(w http.ResponseWriter, v any, timeout time.Duration) {
 	writeSlowly(w, v, timeout)
 }
 
-// piece is what a client must take within the time of one write.
-const piece = 256 << 10
+// A client must take each piece of an answer within the time of one write, and all of it
+// within that and a second for each of its leastRate bytes. Where only pieces had their
+// time, one that takes each in the last moment would hold a large answer, with the memory
+// or the place that it counts, for an hour.
+const (
+	piece     = 256 << 10
+	leastRate = 256 << 10 // 2 Mbit/s: a poor phone has as much
+)
 
 // writeSlowly answers with one of our own types, each piece of it within timeout:
 // a large answer takes a slow client longer than one write may. Its end goes out
@@ -125,8 +131,13 @@ func writePieces(w http.ResponseWriter, b []byte, timeout time.Duration) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
+	last := time.Now().Add(timeout + time.Duration(len(b))*time.Second/leastRate)
 	for part := range slices.Chunk(b, piece) {
-		_ = rc.SetWriteDeadline(time.Now().Add(timeout))
+		next := time.Now().Add(timeout)
+		if next.After(last) {
+			next = last
+		}
+		_ = rc.SetWriteDeadline(next)
 		if _, err := w.Write(part); err != nil {
 			return
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -47,6 +49,46 @@ func TestAnswer_EachPieceOfALargeOneHasItsTime(t *testing.T) {
 	require.Equal(t, text, got)
 	require.Empty(t, w.Header().Get("Content-Length"), "it would tell the end too early")
 	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+}
+
+// slowReader takes each write after a while, and the rest is lost at the deadline.
+type slowReader struct {
+	deadlineWriter
+	takes time.Duration
+}
+
+func (w *slowReader) Write(b []byte) (int, error) {
+	left := time.Until(w.set)
+	if left < w.takes {
+		time.Sleep(left)
+		return 0, os.ErrDeadlineExceeded
+	}
+	time.Sleep(w.takes)
+	return w.deadlineWriter.Write(b)
+}
+
+func TestAnswer_AClientMayNotBeSlowWithEveryPiece(t *testing.T) {
+	for _, c := range []struct {
+		takes, lasts time.Duration
+		whole        bool
+	}{
+		{0, 0, true},
+		{time.Second, 40 * time.Second, true}, // the least rate
+		{1500 * time.Millisecond, time.Minute, true},
+		{2 * time.Second, 70 * time.Second, false},
+		{29 * time.Second, 70 * time.Second, false},
+		{31 * time.Second, 30 * time.Second, false}, // one piece
+	} {
+		t.Run(c.takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &slowReader{deadlineWriter{ResponseRecorder: httptest.NewRecorder()}, c.takes}
+				began := time.Now()
+				writePieces(w, make([]byte, 10<<20), 30*time.Second)
+				require.Equal(t, c.lasts, time.Since(began))
+				require.Equal(t, c.whole, w.Body.Len() == 10<<20)
+			})
+		})
+	}
 }
 
 func TestAnswer_ItsEndIsSeenWhenThePlaceHasBeenLeft(t *testing.T) {

@@ -29,7 +29,7 @@ type sink interface {
 // The place is left as soon as they have: to store the answer and to write it to a slow
 // client may take a while, and takes nothing of the engine. It takes memory, which places
 // bound: where the answers that left theirs fill what there is for them, the next one
-// keeps its own until its client has it.
+// keeps its own until its client has it, or has had its time.
 func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)

@@ -71,7 +71,7 @@ func New(o Options) (*Server, error) {
 	s.station.memory = s.memory
 	s.bodies.most = o.MaxBodyMemory
 	s.answers.most, s.answers.alone = o.MaxBodyMemory/2, true
-	s.unread.most = o.MaxBodyMemory / 2
+	s.unread.most, s.unread.alone = o.MaxBodyMemory/2, true
 	s.texts = newAdmission(int(largestTexts*o.BodyLimit), o.MaxBacklog)
 	s.grammars = grammar.NewCache(o.GrammarCache)
 	s.admission = newAdmission(o.MaxInFlight, o.MaxBacklog)

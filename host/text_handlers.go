@@ -150,11 +150,11 @@ func (s *Server) replied(parent context.Context, in *intake, reply func(context.
 	return reply(ctx, in)
 }
 
-// sendRaw writes an answer, for as long as a client may take to read it.
+// sendRaw writes an answer, for as long as a client may take to read it. Its end, which
+// the handler's sends, is under the deadline of its last piece.
 func (s *Server) sendRaw(w http.ResponseWriter, b []byte) {
 	s.answering.Add(1)
 	defer s.answering.Add(-1)
-	defer func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) }()
 	writePieces(w, b, s.o.WriteTimeout)
 	_, _ = w.Write([]byte{'\n'}) // b may be another's, and is large
 }

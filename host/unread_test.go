@@ -42,6 +42,19 @@ func TestRun_AnswersThatAreNotReadLeaveTheirPlacesWhileThereIsRoom(t *testing.T)
 	h.eventually(func() bool { return h.unread.held() == 0 })
 }
 
+func TestRun_AnAnswerLargerThanAllRoomLeavesItsPlaceWhereItIsAlone(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, func(o *Options) { o.MaxInFlight, o.BodyLimit, o.MaxBodyMemory = 1, 1<<20, 60<<20 })
+	f.does(saysMuch(16 << 20))
+	conn, _ := h.silent()
+	h.left(f)
+	require.Greater(t, h.unread.held(), h.unread.most)
+	f.does(hello)
+	require.Equal(t, 200, h.chat().status, "the only place is free")
+	require.NoError(t, conn.Close())
+	h.eventually(func() bool { return h.unread.held() == 0 })
+}
+
 func TestAnswerBytes_CountsLogprobs(t *testing.T) {
 	lp := []wire.TokenLogprob{{Top: make([]wire.TokenLogprob, 20)}}
 	require.EqualValues(t, 4, answerBytes(&wire.Frame{Text: "word"}))
