@@ -134,3 +134,22 @@ func TestCountTokens_RefusesWhatMessagesRefuses(t *testing.T) {
 	require.Equal(t, 400, count.status)
 	require.Contains(t, count.body, "it cannot go on from there")
 }
+
+func TestStreamOptions_AHintForUsageInEveryEventLeavesItAtTheEnd(t *testing.T) {
+	f, h := newModel(t, chatml)
+	f.does(writes("Hi", 2, wire.ReasonEOG))
+	for _, path := range []string{"/v1/chat/completions", "/v1/completions"} {
+		stream := func(options string) string {
+			r := h.do("POST", path, `{"model":"`+model+`",`+map[bool]string{true: `"messages":` + sayHi, false: `"prompt":"Say hi"`}[path == "/v1/chat/completions"]+
+				`,"stream":true,"stream_options":{`+options+`}}`)
+			require.Equal(t, 200, r.status, r.body)
+			return steady(r.body)
+		}
+		for _, hint := range []string{`"continuous_usage_stats":true`, `"chunk_include_usage":true`} {
+			require.Equal(t, stream(`"include_usage":true`), stream(`"include_usage":true,`+hint))
+			require.Equal(t, stream(`"include_usage":false`), stream(hint))
+		}
+	}
+	r := h.do("POST", "/v1/responses", `{"model":"`+model+`","input":"Say hi","store":false,"stream":true,"stream_options":{"continuous_usage_stats":true}}`)
+	require.Equal(t, 200, r.status, r.body)
+}

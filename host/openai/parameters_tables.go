@@ -23,7 +23,8 @@ var streamParameters = []Parameter{
 	{Name: "stream_options", Treatment: Honoured, Allowed: "an object", Note: "Without effect unless the answer is streamed."},
 	{Name: "stream_options.include_usage", Treatment: Honoured, Allowed: "true, false", Note: "One more event at the end has the token counts."},
 	{Name: "stream_options.include_obfuscation", Treatment: Refused, Taken: []string{"false"}, Note: "events here have no padding"},
-	{Name: "stream_options.continuous_usage_stats", Treatment: Refused, Taken: []string{"false"}, Note: "usage is told once, at the end: use include_usage", Extension: true},
+	{Name: "stream_options.continuous_usage_stats", Treatment: Accepted, Allowed: "true, false", Note: "A hint of clients of vLLM: `usage` comes once, at the end, with `include_usage`.", Taken: []string{"true", "false"}, Extension: true},
+	{Name: "stream_options.chunk_include_usage", Treatment: Accepted, Allowed: "true, false", Note: "Another name of `continuous_usage_stats`.", Taken: []string{"true", "false"}, Extension: true},
 }
 
 var cachingParameters = []Parameter{

@@ -25,12 +25,12 @@ var endpoints = []struct {
 	{ChatParameters, ChatRequest{}, hi, func(b []byte) (any, *Error) { return DecodeChat(b, Limits{}) },
 		func(r any) any {
 			q := r.(*ChatRequest)
-			return []any{q.Generate([]wire.Segment{{Text: "x"}}, 0, 100, 0), q.Messages, q.Tools, q.Choice, q.Format, q.Cache(), q.Choices(), q.Parallel(), q.Stream, q.StreamOptions}
+			return []any{q.Generate([]wire.Segment{{Text: "x"}}, 0, 100, 0), q.Messages, q.Tools, q.Choice, q.Format, q.Cache(), q.Choices(), q.Parallel(), q.Stream, q.IncludeUsage()}
 		}},
 	{CompletionParameters, CompletionRequest{}, `"model":"m","prompt":"x"`, func(b []byte) (any, *Error) { return DecodeCompletion(b, Limits{}) },
 		func(r any) any {
 			q := r.(*CompletionRequest)
-			return []any{q.Generate(wire.Prompt{}, 0, 100), q.Prompt, q.Suffix, q.Cache(), q.Choices(), q.Best(), q.Echo, q.Stream, q.StreamOptions}
+			return []any{q.Generate(wire.Prompt{}, 0, 100), q.Prompt, q.Suffix, q.Cache(), q.Choices(), q.Best(), q.Echo, q.Stream, q.IncludeUsage()}
 		}},
 	{EmbeddingParameters, EmbeddingRequest{}, `"model":"m","input":"x"`, func(b []byte) (any, *Error) { return DecodeEmbedding(b, Limits{}) },
 		func(r any) any {
@@ -170,8 +170,7 @@ func TestTable_WhatItDoesNotKnowIsReadNowhereAndRefusedInObjects(t *testing.T) {
 	require.Equal(t, "list[12].known is not supported: no", e.Message)
 	require.Nil(t, closed.RefuseIn("list[12]", jsontext.Value(`{"known":false}`)))
 	for fields, want := range map[string]string{
-		`"stream_options":{"every":1}`: "stream_options.every",
-		`"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`:      "stream_options.continuous_usage_stats",
+		`"stream_options":{"every":1}`:                                                             "stream_options.every",
 		`"response_format":{"type":"json_object","schema":{"type":"object"}}`:                      "response_format.schema",
 		`"response_format":{"type":"text","x":1}`:                                                  "response_format.x",
 		`"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{},"rule":1}}`: "response_format.json_schema.rule",

@@ -66,8 +66,13 @@ type ChatRequest struct {
 
 // StreamOptions of a request.
 type StreamOptions struct {
-	IncludeUsage bool           `json:"include_usage"`
-	Rest         jsontext.Value `json:",embed"`
+	IncludeUsage bool `json:"include_usage"`
+
+	// Without effect: hints that usage may come with every event.
+	ContinuousUsageStats bool `json:"continuous_usage_stats"`
+	ChunkIncludeUsage    bool `json:"chunk_include_usage"`
+
+	Rest jsontext.Value `json:",embed"`
 }
 
 // Reasoning is reasoning_effort as an object.

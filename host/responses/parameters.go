@@ -24,6 +24,8 @@ var parameters = openai.NewTable("POST /v1/responses", slices.Concat([]openai.Pa
 	{Name: "stream_options", Treatment: openai.Honoured, Allowed: "an object", Note: "Nothing in it changes what is sent."},
 	{Name: "stream_options.include_obfuscation", Treatment: openai.Refused, Taken: []string{"false"}, Note: "events here have no padding"},
 	{Name: "stream_options.include_usage", Treatment: openai.Refused, Taken: []string{"true", "false"}, Note: "the last event always has the usage", Extension: true},
+	{Name: "stream_options.continuous_usage_stats", Treatment: openai.Refused, Taken: []string{"true", "false"}, Note: "the last event always has the usage", Extension: true},
+	{Name: "stream_options.chunk_include_usage", Treatment: openai.Refused, Taken: []string{"true", "false"}, Note: "the last event always has the usage", Extension: true},
 	{Name: "include", Treatment: openai.Honoured, Allowed: "`" + IncludeLogprobs + "`, `" + IncludeEncrypted + "`", Note: "The second gives reasoning items `encrypted_content`, which brings them back where `content` is dropped. The others are refused."},
 	{Name: "top_logprobs", Treatment: openai.Honoured, Allowed: "0 to 20", Note: "Alternatives of each token; needs `include` to have `" + IncludeLogprobs + "`."},
 	{Name: "max_output_tokens", Treatment: openai.Honoured, Allowed: "1 and up", Note: "Reasoning counts. The response is `incomplete` there. Absent: up to the context, or `THOTH_DEFAULT_MAX_TOKENS`."},
