@@ -36,9 +36,9 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 		}
 		m := anthropic.NewMessage("msg_"+strings.ToLower(rand.Text()), in.view.names[0])
 		if req.Stream {
-			return j, newMessageStream(w, j, m, s.o.WriteTimeout), nil
+			return j, newMessageStream(w, j, req, m, s.o.WriteTimeout), nil
 		}
-		return j, newMessageAnswer(w, j, m, s.o.WriteTimeout), nil
+		return j, newMessageAnswer(w, j, req, m, s.o.WriteTimeout), nil
 	})
 }
 

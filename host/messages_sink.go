@@ -16,6 +16,7 @@ type messageAnswer struct {
 	wholeAnswer
 	w       http.ResponseWriter
 	j       *job
+	req     *anthropic.Request
 	message *anthropic.Message
 	timeout time.Duration // of the write
 	blocks  []*messageBlock
@@ -30,8 +31,8 @@ type messageBlock struct {
 
 var _ sink = (*messageAnswer)(nil)
 
-func newMessageAnswer(w http.ResponseWriter, j *job, m *anthropic.Message, timeout time.Duration) *messageAnswer {
-	return &messageAnswer{w: w, j: j, message: m, timeout: timeout}
+func newMessageAnswer(w http.ResponseWriter, j *job, req *anthropic.Request, m *anthropic.Message, timeout time.Duration) *messageAnswer {
+	return &messageAnswer{w: w, j: j, req: req, message: m, timeout: timeout}
 }
 
 func (a *messageAnswer) write(_ int, e dialect.Event, _ []wire.TokenLogprob) {
@@ -40,9 +41,10 @@ func (a *messageAnswer) write(_ int, e dialect.Event, _ []wire.TokenLogprob) {
 		a.blocks = append(a.blocks, &messageBlock{kind: e.Kind, id: e.ID, name: e.Name})
 		last++
 	}
-	if last >= 0 {
-		a.blocks[last].text.WriteString(e.Text)
+	if last < 0 || e.Kind == dialect.Reasoning && a.req.OmitsThinking() {
+		return
 	}
+	a.blocks[last].text.WriteString(e.Text)
 }
 
 func (a *messageAnswer) done(_ int, d *wire.Done, called bool) {
@@ -74,6 +76,7 @@ func (a *messageAnswer) fail(e *openai.Error) { anthropic.WriteError(a.w, e, a.j
 // none at the end; after an error event nothing follows.
 type messageStream struct {
 	eventWriter
+	req     *anthropic.Request
 	message *anthropic.Message
 	opened  bool         // message_start is out
 	kind    dialect.Kind // of the block that is open
@@ -85,8 +88,8 @@ type messageStream struct {
 
 var _ sink = (*messageStream)(nil)
 
-func newMessageStream(w http.ResponseWriter, j *job, m *anthropic.Message, timeout time.Duration) *messageStream {
-	return &messageStream{eventWriter: newEventWriter(w, j, timeout), message: m}
+func newMessageStream(w http.ResponseWriter, j *job, req *anthropic.Request, m *anthropic.Message, timeout time.Duration) *messageStream {
+	return &messageStream{eventWriter: newEventWriter(w, j, timeout), req: req, message: m}
 }
 
 // open begins the message. What the prompt has cost is known roughly: the last event
@@ -128,11 +131,12 @@ func (s *messageStream) text(e dialect.Event) {
 		}
 		s.begin(e.Kind, b)
 	}
-	if thought {
+	switch {
+	case !thought:
+		s.buf = anthropic.AppendText(s.buf, s.index, e.Text)
+	case !s.req.OmitsThinking():
 		s.buf = anthropic.AppendThinking(s.buf, s.index, e.Text)
-		return
 	}
-	s.buf = anthropic.AppendText(s.buf, s.index, e.Text)
 }
 
 func (s *messageStream) begin(kind dialect.Kind, b anthropic.Block) {

@@ -165,6 +165,29 @@ func TestMessage_BlocksOfAnAnswer(t *testing.T) {
 	require.Equal(t, "end_turn", *m.StopReason)
 }
 
+func TestMessage_ThinkingThatIsOmittedLeavesEmptyBlocks(t *testing.T) {
+	f, h := newModel(t, thinkingTemplate)
+	f.does(writes("<think>\nTwo.\n</think>\n\nFour.", 2, wire.ReasonEOG))
+	shown := h.bothMessages(sayHi, `"thinking":{"type":"enabled","budget_tokens":1024,"display":"summarized"}`)
+	require.Equal(t, []block{{Type: "thinking", Thinking: "Two."}, {Type: "text", Text: "Four."}}, shown.Content)
+
+	const omitted = `"thinking":{"type":"adaptive","display":"omitted"}`
+	m := h.bothMessages(sayHi, omitted)
+	require.Equal(t, []block{{Type: "thinking"}, {Type: "text", Text: "Four."}}, m.Content)
+	require.Equal(t, shown.Usage["output_tokens"], m.Usage["output_tokens"])
+	require.Contains(t, h.message(sayHi, omitted).body, `{"type":"thinking","thinking":"","signature":""}`)
+	stream := h.message(sayHi, omitted, `"stream":true`).body
+	require.Contains(t, stream, `"content_block":{"type":"thinking","thinking":"","signature":""}`)
+	require.NotContains(t, stream, "thinking_delta")
+	h.message(`[{"role":"user","content":"2+2?"},{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":""},{"type":"text","text":"Four."}]},{"role":"user","content":"Sure?"}]`, omitted).whole(t)
+
+	for _, kind := range []string{"enabled", "disabled"} {
+		r := h.message(sayHi, `"thinking":{"type":"`+kind+`","budget_tokens":1024,"display":"hidden"}`)
+		require.Equal(t, 400, r.status)
+		require.Contains(t, r.body, `thinking.display is \"hidden\": allowed are summarized and omitted`)
+	}
+}
+
 func TestMessage_AStopSequenceIsNamed(t *testing.T) {
 	f, h := newModel(t, chatml)
 	f.does(func(_ context.Context, q *wire.GenerateRequest, out *frames) {

@@ -69,7 +69,7 @@ func (s *Server) messageTypes(modelName schema) []openapi.Type {
 		{Of: anthropic.Request{}, Name: "MessagesRequest", Required: []string{"model", "messages", "max_tokens"}, Fields: body, Notes: anthropic.Parameters.Notes(), Note: anthropic.Parameters.RefusedNote(), Example: example, More: closed},
 		{Of: countRequest{}, Name: "CountTokensRequest", Required: []string{"model", "messages"}, Fields: body, Notes: anthropic.Parameters.Notes(), Note: anthropic.Parameters.RefusedNote(), Example: example, More: closed},
 		{Of: anthropic.InputMessage{}, Required: []string{"role", "content"}, Fields: map[string]schema{"role": oneOf("user", "assistant"), "content": blocks}},
-		{Of: anthropic.Thinking{}, Required: []string{"type"}, Fields: map[string]schema{"type": oneOf("enabled", "disabled", "adaptive"), "budget_tokens": {"minimum": 1024}}, More: closed},
+		{Of: anthropic.Thinking{}, Required: []string{"type"}, Fields: map[string]schema{"type": oneOf("enabled", "disabled", "adaptive"), "budget_tokens": {"minimum": 1024}, "display": oneOf("summarized", "omitted")}, More: closed},
 		{Of: anthropic.OutputFormat{}, Required: []string{"type", "schema"}, Fields: map[string]schema{"type": oneOf("json_schema"), "schema": jsonSchema}, More: closed},
 		{Of: anthropic.OutputConfig{}, Fields: map[string]schema{"effort": oneOf("low", "medium", "high", "xhigh", "max")}, More: closed},
 		{Of: anthropic.ToolChoice{}, Name: "MessagesToolChoice", Required: []string{"type"}, Fields: map[string]schema{"type": oneOf("auto", "any", "tool", "none")}, More: closed},

@@ -62,6 +62,7 @@ type Metadata struct {
 type Thinking struct {
 	Type         *string        `json:"type"`
 	BudgetTokens *openai.Int    `json:"budget_tokens"`
+	Display      *string        `json:"display"`
 	Rest         jsontext.Value `json:",embed"`
 }
 
@@ -157,6 +158,12 @@ func (r *Request) validateSampling(l openai.Limits) *openai.Error {
 // The least thinking.budget_tokens, as at Anthropic.
 const minBudget = 1024
 
+// What thinking.display may be.
+const (
+	displaySummarized = "summarized"
+	displayOmitted    = "omitted"
+)
+
 func (r *Request) validateThinking(openai.Limits) *openai.Error {
 	t := r.Thinking
 	if t == nil {
@@ -164,6 +171,9 @@ func (r *Request) validateThinking(openai.Limits) *openai.Error {
 	}
 	if e := Parameters.RefuseIn("thinking", t.Rest); e != nil {
 		return e
+	}
+	if d := t.Display; d != nil && *d != displaySummarized && *d != displayOmitted {
+		return invalid("thinking.display", "is %q: allowed are %s and %s", openai.Clip(*d), displaySummarized, displayOmitted)
 	}
 	const allowed = "allowed are enabled, disabled and adaptive"
 	switch {
@@ -252,6 +262,11 @@ func (r *Request) Thinks() string {
 		return ""
 	}
 	return *r.Thinking.Type
+}
+
+// OmitsThinking tells whether thinking blocks have no text.
+func (r *Request) OmitsThinking() bool {
+	return r.Thinking != nil && r.Thinking.Display != nil && *r.Thinking.Display == displayOmitted
 }
 
 // Effort is output_config.effort, "" for none.
