@@ -133,7 +133,7 @@ func (h *hold) take(n int64) bool {
 	b := h.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.mu.held+n > b.most && !(b.alone && b.mu.held == 0) {
+	if !b.fits(n) {
 		return false
 	}
 	b.mu.held += n
@@ -165,6 +165,18 @@ func (h *hold) release() {
 	defer b.mu.Unlock()
 	b.mu.held -= h.bytes
 	h.bytes = 0
+}
+
+// fits is called with mu held.
+func (b *bodyBudget) fits(n int64) bool {
+	return b.mu.held+n <= b.most || b.alone && b.mu.held == 0
+}
+
+// has tells whether n bytes could be taken now.
+func (b *bodyBudget) has(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fits(n)
 }
 
 func (b *bodyBudget) held() int64 {

@@ -25,6 +25,9 @@ func (s *Server) embed(parent context.Context, in *intake) (any, *openai.Error) 
 	}
 	var list *openai.EmbeddingList
 	e = s.inTurn(parent, in, func(ctx context.Context) *openai.Error {
+		if e := s.roomFor(req.AnswerBytes(in.view.health.Embeddings.Dimensions)); e != nil {
+			return e
+		}
 		got, err := s.o.Station.Vectors(ctx, req.Wire())
 		if err != nil {
 			if parent.Err() != nil { // the client has gone, and the station has not told what it had made

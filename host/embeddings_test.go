@@ -98,6 +98,26 @@ func TestEmbeddings_CountTokensAndAreNoChats(t *testing.T) {
 	require.Contains(t, page, "# HELP thoth_tokens_total Tokens of ended requests by kind: chats, completions, and the prompts of embeddings and rerankings.")
 }
 
+func TestEmbeddings_AnAnswerWithoutRoomIsRefusedBeforeTheStationWorks(t *testing.T) {
+	f := newTextStation(t)
+	h := startHost(t, f.srv.URL)
+	h.await(200)
+	ask := func(texts int) reply {
+		return h.do("POST", "/v1/embeddings", `{"model":"`+model+`","input":["a"`+strings.Repeat(`,"a"`, texts-1)+`]}`)
+	}
+	others := &hold{budget: &h.answers}
+	require.True(t, others.take(h.answers.most))
+	r := ask(2000)
+	require.Equal(t, 429, r.status, r.body)
+	require.Contains(t, r.body, "have not read yet")
+	require.Empty(t, f.embeds)
+	require.Equal(t, 200, ask(1).status, "a small one always has room")
+	others.release()
+	require.Equal(t, 200, ask(2000).status)
+	require.Len(t, f.embeds, 2)
+	require.Eventually(t, func() bool { return h.answers.held() == 0 }, 10*time.Second, time.Millisecond)
+}
+
 func TestEmbeddings_RefuseByName(t *testing.T) {
 	f := newTextStation(t)
 	h := startHost(t, f.srv.URL)

@@ -32,6 +32,9 @@ func (s *Server) rank(parent context.Context, in *intake) (any, *openai.Error) {
 	}
 	var list *openai.RerankList
 	e = s.inTurn(parent, in, func(ctx context.Context) *openai.Error {
+		if e := s.roomFor(req.AnswerBytes()); e != nil {
+			return e
+		}
 		got, err := s.o.Station.Rerank(ctx, req.Wire())
 		if err != nil {
 			if parent.Err() != nil { // as for embeddings

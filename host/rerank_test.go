@@ -70,6 +70,21 @@ func TestRerank_GivesTheBestFirst(t *testing.T) {
 	require.Len(t, askRerank(t, h, "/v1/rerank", `"query":"q","top_n":9,"documents":["a"]`).Results, 1)
 }
 
+func TestRerank_AnAnswerWithoutRoomIsRefusedBeforeTheStationWorks(t *testing.T) {
+	f := newTextStation(t)
+	h := startHost(t, f.srv.URL)
+	h.await(200)
+	others := &hold{budget: &h.answers}
+	require.True(t, others.take(h.answers.most))
+	fields := `{"model":"` + model + `","query":"q","documents":["` + strings.Repeat("a", smallAnswer) + `"]`
+	r := h.do("POST", "/v1/rerank", fields+`,"return_documents":true}`)
+	require.Equal(t, 429, r.status, r.body)
+	require.Contains(t, r.body, "have not read yet")
+	require.Empty(t, f.ranked)
+	require.Equal(t, 200, h.do("POST", "/v1/rerank", fields+`}`).status, "a small one always has room")
+	others.release()
+}
+
 func TestRerank_RefusesByName(t *testing.T) {
 	f := newTextStation(t)
 	h := startHost(t, f.srv.URL)

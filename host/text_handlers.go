@@ -127,14 +127,32 @@ func (s *Server) atOnce(ctx context.Context, in *intake, out *hold, reply func(c
 	return s.encoded(v, out)
 }
 
+// smallAnswer is one that always has room, and counts nothing: a connection takes as much
+// before its client reads any, and a few that read no large ones must not keep everybody
+// from counting tokens.
+const smallAnswer = 64 << 10
+
 // encoded is an answer as it is sent, held by out until it is. One that is larger than
 // all the room there is has it alone.
 func (s *Server) encoded(v any, out *hold) ([]byte, *openai.Error) {
 	b := openai.Encode(v)
-	if !out.take(int64(len(b))) {
-		return nil, openai.NewError(openai.CodeOverloaded, "", "the server is busy: answers that other clients have not read yet fill their memory of %d bytes", s.answers.most).Retry(s.retryAfter())
+	if len(b) > smallAnswer && !out.take(int64(len(b))) {
+		return nil, s.answersFull()
 	}
 	return b, nil
+}
+
+// roomFor refuses what will have an answer of about n bytes before the station works on
+// it, where there is no room for that. It takes none: most are read at once.
+func (s *Server) roomFor(n int64) *openai.Error {
+	if n > smallAnswer && !s.answers.has(n) {
+		return s.answersFull()
+	}
+	return nil
+}
+
+func (s *Server) answersFull() *openai.Error {
+	return openai.NewError(openai.CodeOverloaded, "", "the server is busy: answers that other clients have not read yet fill their memory of %d bytes", s.answers.most).Retry(s.retryAfter())
 }
 
 // lineFull is the answer where no more may wait.

@@ -211,10 +211,11 @@ func TestText_AClientThatDoesNotReadHoldsItsAnswerAndNoBody(t *testing.T) {
 	require.Zero(t, h.bodies.held())
 	require.False(t, ended(h), "the answer is still being written")
 	require.Greater(t, h.answers.held(), int64(16<<20), "one has all the room there is, also where it is more")
-	r := h.do("POST", "/apply-template", `{"messages":[{"role":"user","content":"x"}]}`)
+	r := h.do("POST", "/apply-template", `{"messages":[{"role":"user","content":"`+strings.Repeat("x", smallAnswer)+`"}]}`)
 	require.Equal(t, "overloaded", r.code(t))
 	require.Contains(t, r.body, "have not read yet fill their memory of 16777216 bytes")
 	require.NotEmpty(t, r.header.Get("Retry-After"))
+	require.Equal(t, 200, h.do("POST", "/apply-template", `{"messages":[{"role":"user","content":"x"}]}`).status, "a small answer always has room")
 	require.Equal(t, 200, h.chat().status, "what others send has its own room")
 
 	h = ask(500 * time.Millisecond)

@@ -155,6 +155,24 @@ func (r *EmbeddingRequest) Wire() *wire.EmbedRequest {
 	return &wire.EmbedRequest{Input: r.Texts, InputTokens: r.Tokens}
 }
 
+// AnswerBytes is about how long the answer will be, where the model's vectors have so many
+// dimensions.
+func (r *EmbeddingRequest) AnswerBytes(dimensions int) int64 {
+	if r.Dimensions != nil {
+		dimensions = min(dimensions, int(*r.Dimensions))
+	}
+	each := 12 * dimensions // such as -0.01234567 and a comma
+	if r.base64() {
+		each = base64.StdEncoding.EncodedLen(4 * dimensions)
+	}
+	const around = len(`{"object":"embedding","index":0000,"embedding":[]},`)
+	return int64(len(r.Texts)+len(r.Tokens)) * int64(each+around)
+}
+
+func (r *EmbeddingRequest) base64() bool {
+	return r.EncodingFormat != nil && *r.EncodingFormat == "base64"
+}
+
 // EmbeddingList answers POST /v1/embeddings.
 type EmbeddingList struct {
 	Object string         `json:"object"` // list
@@ -212,7 +230,7 @@ func NewEmbeddingList(r *EmbeddingRequest, model string, a *wire.VectorsResponse
 		n = int(*r.Dimensions)
 	}
 	list := &EmbeddingList{Object: "list", Data: make([]Embedding, len(a.Vectors)), Model: model}
-	base := r.EncodingFormat != nil && *r.EncodingFormat == "base64"
+	base := r.base64()
 	for i, v := range a.Vectors {
 		list.Data[i] = Embedding{Object: "embedding", Index: i, Embedding: EmbeddingVector{unit(v[:n]), base}}
 		list.Usage.PromptTokens += a.Tokens[i]

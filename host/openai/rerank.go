@@ -161,6 +161,23 @@ func (r *RerankRequest) Wire() *wire.RerankRequest {
 	return &wire.RerankRequest{Query: *r.Query, Documents: r.Texts}
 }
 
+// AnswerBytes is about how long the answer will be, or the least of it where it says some
+// of the documents.
+func (r *RerankRequest) AnswerBytes() int64 {
+	const around = len(`{"index":0000,"relevance_score":0.0000000000000000},`)
+	n := len(r.Texts)
+	if r.TopN != nil {
+		n = int(min(int64(*r.TopN), int64(n)))
+	}
+	bytes := int64(n) * int64(around)
+	if r.ReturnDocuments && n == len(r.Texts) {
+		for _, text := range r.Texts {
+			bytes += int64(len(text))
+		}
+	}
+	return bytes
+}
+
 // RerankList answers POST /v1/rerank.
 type RerankList struct {
 	Model   string         `json:"model"`
