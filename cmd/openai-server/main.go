@@ -52,7 +52,7 @@ func run() int {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	gcfloor.Hold(host.HeapFloor)
-	limitMemory(set.logger(), memlimit.FromCgroup)
+	limitMemory(set.logger(), memlimit.FromCgroup, set.MaxBodyMemory)
 
 	p, err := newProgram(&set)
 	if err == nil {
