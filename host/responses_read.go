@@ -57,7 +57,10 @@ func (s *Server) fetch(ctx context.Context, scope, id string, charge stored.Char
 
 // unfound is the answer about a response that could not be read.
 func (s *Server) unfound(id string, err error) *openai.Error {
+	var own *openai.Error
 	switch {
+	case errors.As(err, &own):
+		return own
 	case errors.Is(err, stored.ErrNotFound):
 		return noResponse(id)
 	case errors.Is(err, errBodyMemory):

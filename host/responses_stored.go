@@ -118,8 +118,7 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 		}
 		s.background.drop(id)
 	}
-	// It is not charged: what makes room must not fail for want of it.
-	record, err := s.fetch(ctx, scope, id, nil)
+	goesOn, err := s.storedUnderWay(ctx, scope, id)
 	switch {
 	case err == nil:
 	case run != nil && errors.Is(err, stored.ErrNotFound):
@@ -127,8 +126,7 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 	default:
 		return s.unfound(id, err)
 	}
-	if d, err := digestOf(record); err == nil && underWay(d.Status) { // also where its lease is over: its process may sleep
-		record = nil // it may be large, and this takes a while
+	if goesOn { // also where its lease is over: its process may sleep
 		if e := s.ask(ctx, scope, id, deleted); e != nil {
 			return e
 		}
@@ -140,6 +138,31 @@ func (s *Server) deleteStored(ctx context.Context, id string) *openai.Error {
 		return s.unreadable(id, err)
 	}
 	return nil
+}
+
+// deletionReads is how many records are read at once to delete them. They are not charged
+// to the memory for bodies, since what makes room must not fail for want of it, and may
+// be large: the others wait for their turn.
+const deletionReads = 2
+
+// storedUnderWay tells of a record that is to be deleted whether its response has no end
+// yet. One that cannot be understood has none to wait for.
+func (s *Server) storedUnderWay(ctx context.Context, scope, id string) (bool, error) {
+	turn := s.deletions.join(1)
+	defer turn.leave()
+	select {
+	case <-turn.ready:
+	case <-ctx.Done():
+		return false, causeOf(ctx)
+	case <-s.hardStop.Done():
+		return false, causeOf(s.hardStop)
+	}
+	record, err := s.fetch(ctx, scope, id, nil)
+	if err != nil {
+		return false, err
+	}
+	d, err := digestOf(record)
+	return err == nil && underWay(d.Status), nil
 }
 
 // cancelResponse is POST /v1/responses/{id}/cancel. One that has its end already is

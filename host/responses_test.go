@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -337,6 +338,48 @@ func TestResponse_InputItemsComeInPages(t *testing.T) {
 	}
 	require.Equal(t, 400, h.get("/v1/responses/"+made.ID+"/input_items?limit=101").status)
 	require.Equal(t, 400, h.get("/v1/responses/"+made.ID+"/input_items?limit=x").status)
+}
+
+// gatedStore lets reads of records begin, and end when the gate opens.
+type gatedStore struct {
+	responseStore
+	begun chan string
+	gate  chan struct{}
+}
+
+func (g *gatedStore) GetCharged(ctx context.Context, scope, id string, charge stored.Charge) (*stored.Record, error) {
+	g.begun <- id
+	<-g.gate
+	return g.responseStore.GetCharged(ctx, scope, id, charge)
+}
+
+func TestResponse_FewRecordsAreReadAtOnceToDeleteThem(t *testing.T) {
+	const all = 10
+	h := newHost(t, newFakeStation(t), keeping(t))
+	h.longStory(all, 100)
+	g := &gatedStore{h.responses, make(chan string, all+1), make(chan struct{})}
+	open := sync.OnceFunc(func() { close(g.gate) })
+	defer open()
+	h.responses = g
+	var asking sync.WaitGroup
+	statuses := make([]int, all)
+	for i := range all {
+		asking.Go(func() { statuses[i] = h.do("DELETE", fmt.Sprintf("/v1/responses/resp_%d", i), "").status })
+	}
+	h.eventually(func() bool {
+		reading, waiting := h.deletions.counts()
+		return reading == deletionReads && waiting == all-deletionReads
+	})
+	h.eventually(func() bool { return len(g.begun) == deletionReads })
+	open()
+	asking.Wait()
+	for _, status := range statuses {
+		require.Equal(t, 200, status)
+	}
+	require.Len(t, g.begun, all)
+	reading, waiting := h.deletions.counts()
+	require.Zero(t, reading+waiting)
+	require.Equal(t, 404, h.do("DELETE", "/v1/responses/resp_0", "").status)
 }
 
 func TestResponse_LogprobsAreShownWhereTheyAreAskedFor(t *testing.T) {

@@ -30,6 +30,7 @@ type Server struct {
 	answers    bodyBudget // of requests that have no place, or take one for one call
 	unread     bodyBudget // answers of the others that have left their places, see run
 	texts      *admission // by bytes, of requests that need no place
+	deletions  *admission // reads of what is to be deleted
 	grammars   *grammar.Cache
 	docs       docs
 	admission  *admission
@@ -73,6 +74,7 @@ func New(o Options) (*Server, error) {
 	s.answers.most, s.answers.alone = o.MaxBodyMemory/2, true
 	s.unread.most, s.unread.alone = o.MaxBodyMemory/2, true
 	s.texts = newAdmission(int(largestTexts*o.BodyLimit), o.MaxBacklog)
+	s.deletions = newAdmission(deletionReads, 0)
 	s.grammars = grammar.NewCache(o.GrammarCache)
 	s.admission = newAdmission(o.MaxInFlight, o.MaxBacklog)
 	s.metrics = newMetrics(s.admission, func() bool { return s.station.current().ready() && !s.draining.Load() })
