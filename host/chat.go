@@ -79,23 +79,55 @@ func (v *view) conversation(req *openai.ChatRequest) (c prompt.Conversation, e *
 
 // variables are the template variables of a request.
 func (v *view) variables(req *openai.ChatRequest) ([]byte, *openai.Error) {
-	return v.withWords(req.ChatTemplateKwargs, req.ReasoningEffort, req.Verbosity)
+	if e := v.maySwitch(req.Switch, req.ReasoningEffort); e != nil {
+		return nil, e
+	}
+	words, e := v.words(req.ReasoningEffort, req.Verbosity)
+	if e != nil {
+		return nil, e
+	}
+	if name := v.template.Abilities.ThinkingSwitch; name != "" && req.Switch != nil && req.Switch.On {
+		words[name] = jsontext.Value("true")
+	}
+	return withWords(req.ChatTemplateKwargs, words), nil
 }
 
-// withWords adds to given variables those for an effort and a verbosity. What is
-// given wins: chat_template_kwargs says more than either.
-func (v *view) withWords(given jsontext.Value, effort, verbosity *string) ([]byte, *openai.Error) {
+// maySwitch refuses a switch that the model does not have. On without one asks for
+// what a model that reasons does by itself; but of one whose efforts have a "none",
+// nobody knows what it does without an effort.
+func (v *view) maySwitch(s *openai.Switch, effort *string) *openai.Error {
+	if s == nil {
+		return nil
+	}
+	a := v.template.Abilities
+	_, _, off := a.Effort(effortNone)
+	why := ""
+	switch {
+	case !s.On && v.dialect.Thinks && !off:
+		why = "this model always reasons: leave it out"
+	case s.On && a.ThinkingSwitch == "" && !v.dialect.Thinks:
+		why = "this model does not reason: leave it out"
+	case s.On && a.ThinkingSwitch == "" && off && effort == nil:
+		why = "this model has no switch for it: use reasoning_effort, where " + v.efforts()
+	default:
+		return nil
+	}
+	return openai.NewError(openai.CodeUnsupported, s.Param, "%s is %s, and %s", s.Param, s, why)
+}
+
+// withWords adds words to given variables. What is given wins: chat_template_kwargs
+// says more than the parameters that words are made of.
+func withWords(given jsontext.Value, words map[string]jsontext.Value) []byte {
 	if string(given) == "null" {
 		given = nil
 	}
-	words, e := v.words(effort, verbosity)
-	if e != nil || len(words) == 0 {
-		return given, e
+	if len(words) == 0 {
+		return given
 	}
 	all := map[string]jsontext.Value{}
 	if len(given) > 0 {
 		if err := json.Unmarshal(given, &all); err != nil {
-			return given, nil // the renderer refuses it by name
+			return given // the renderer refuses it by name
 		}
 	}
 	for name, value := range words {
@@ -104,7 +136,7 @@ func (v *view) withWords(given jsontext.Value, effort, verbosity *string) ([]byt
 		}
 	}
 	b, _ := json.Marshal(all, json.Deterministic(true))
-	return b, nil
+	return b
 }
 
 // words are the template variables for an effort and a verbosity, which are refused

@@ -89,6 +89,7 @@ func (s *Server) types(modelName schema) []openapi.Type {
 					"description": "The result of a call that an assistant message before it made."}}}},
 		{Of: openai.StreamOptions{}, More: closed},
 		{Of: openai.Reasoning{}, Fields: map[string]schema{"effort": efforts}, More: closed},
+		{Of: openai.Thinking{}, Name: "ChatThinking", Required: []string{"type"}, Fields: map[string]schema{"type": oneOf("enabled", "disabled")}, More: closed},
 		{Of: openai.ToolCall{}, Required: []string{"id", "function"}, Fields: map[string]schema{"type": oneOf("function"), "id": {"minLength": 1}}},
 		{Of: openai.FunctionCall{}, Required: []string{"name"}, Fields: map[string]schema{"name": {"minLength": 1}}},
 		{Of: openai.CacheOptions{}, Fields: map[string]schema{"mode": oneOf("implicit", "explicit"), "ttl": duration}, More: closed},

@@ -125,11 +125,13 @@ func (s *Server) readResponse(ctx context.Context, in *intake, counting bool) (*
 }
 
 // suit makes the conversation one for the model of a view.
-func (q *responseRequest) suit(v *view) (e *openai.Error) {
+func (q *responseRequest) suit(v *view) *openai.Error {
 	q.conversation.Generic = v.dialect.Generic()
-	if q.conversation.Variables, e = v.withWords(nil, some(q.req.Effort()), some(q.req.Verbosity())); e != nil {
+	words, e := v.words(some(q.req.Effort()), some(q.req.Verbosity()))
+	if e != nil {
 		return renamed(e, responses.Param)
 	}
+	q.conversation.Variables = withWords(nil, words)
 	return nil
 }
 

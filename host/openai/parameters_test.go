@@ -74,7 +74,7 @@ func TestTable_HasTheFieldsOfTheRequest(t *testing.T) {
 }
 
 // beside is what an object needs to be one that is taken.
-var beside = map[string]string{"response_format": `"type":"text",`}
+var beside = map[string]string{"response_format": `"type":"text",`, "thinking": `"type":"enabled",`}
 
 // with is a body with one parameter; a dot in its name leads into an object.
 func with(least, name, value string) []byte {

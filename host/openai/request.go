@@ -48,7 +48,14 @@ type ChatRequest struct {
 	ChatTemplateKwargs jsontext.Value `json:"chat_template_kwargs"`
 	ReasoningEffort    *string        `json:"reasoning_effort"`
 	Reasoning          *Reasoning     `json:"reasoning"`
+	EnableThinking     *bool          `json:"enable_thinking"`
+	Think              *bool          `json:"think"`
+	Thinking           *Thinking      `json:"thinking"`
 	Verbosity          *string        `json:"verbosity"`
+
+	// Switch is what EnableThinking and its other names say, nil for nothing; where it
+	// is off, [DecodeChat] makes "none" of ReasoningEffort.
+	Switch *Switch `json:"-"`
 
 	// Reuse of the prompt; [ChatRequest.Cache] sums it up with the breakpoints of
 	// the messages.
@@ -73,12 +80,6 @@ type StreamOptions struct {
 	ChunkIncludeUsage    bool `json:"chunk_include_usage"`
 
 	Rest jsontext.Value `json:",embed"`
-}
-
-// Reasoning is reasoning_effort as an object.
-type Reasoning struct {
-	Effort *string        `json:"effort"`
-	Rest   jsontext.Value `json:",embed"`
 }
 
 // Choices is n, 1 when absent.

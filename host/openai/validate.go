@@ -112,6 +112,11 @@ func (r *ChatRequest) validateRefused(Limits) *Error {
 			return e
 		}
 	}
+	if r.Thinking != nil {
+		if e := ChatParameters.RefuseIn("thinking", r.Thinking.Rest); e != nil {
+			return e
+		}
+	}
 	return ChatParameters.refuseStream(r.StreamOptions)
 }
 
@@ -128,7 +133,7 @@ func (t *Table) refuseStream(o *StreamOptions) *Error {
 const maxTemplateBytes = 1 << 20
 
 func (r *ChatRequest) validateTemplate(Limits) *Error {
-	if e := r.validateEffort(); e != nil {
+	if e := r.validateReasoning(); e != nil {
 		return e
 	}
 	switch v := r.ChatTemplateKwargs; {
@@ -138,26 +143,6 @@ func (r *ChatRequest) validateTemplate(Limits) *Error {
 		return NewError(CodeInvalidValue, "chat_template_kwargs", "chat_template_kwargs has %d bytes: at most %d are allowed", len(v), maxTemplateBytes)
 	}
 	return oneOf("verbosity", r.Verbosity, "low", "medium", "high")
-}
-
-// validateEffort brings the two names of the effort together.
-func (r *ChatRequest) validateEffort() *Error {
-	efforts := []string{"none", "minimal", "low", "medium", "high", "xhigh"}
-	if e := oneOf("reasoning_effort", r.ReasoningEffort, efforts...); e != nil || r.Reasoning == nil {
-		return e
-	}
-	const path = "reasoning.effort"
-	effort := r.Reasoning.Effort
-	switch e := oneOf(path, effort, efforts...); {
-	case e != nil:
-		return e
-	case effort == nil:
-		return nil
-	case r.ReasoningEffort != nil && *r.ReasoningEffort != *effort:
-		return NewError(CodeInvalidValue, path, "%s (%s) and reasoning_effort (%s) differ: give one of them", path, *effort, *r.ReasoningEffort)
-	}
-	r.ReasoningEffort = effort
-	return nil
 }
 
 // tierDefault is the only service tier there is.
