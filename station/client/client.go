@@ -247,6 +247,7 @@ func (c *Client) do(req *http.Request) (*http.Response, error) {
 		code = wire.CodeInvalid
 	}
 	return nil, &wire.Error{Code: code, Retryable: resp.StatusCode == 429 || resp.StatusCode >= 502,
+		Taken:   resp.StatusCode == http.StatusBadGateway, // a proxy had a connection, or none: who knows
 		Message: fmt.Sprintf("the station answered %s to %s", resp.Status, req.URL.Path)}
 }
 
@@ -258,7 +259,17 @@ func transportError(ctx context.Context, err error) *wire.Error {
 	case ctx.Err() != nil:
 		return &wire.Error{Code: wire.CodeCancelled, Message: "the caller went away"}
 	}
-	return &wire.Error{Code: wire.CodeUnavailable, Message: "the station cannot be reached: " + err.Error(), Retryable: true}
+	return &wire.Error{Code: wire.CodeUnavailable, Message: "the station cannot be reached: " + err.Error(), Retryable: true, Taken: taken(err)}
+}
+
+// taken tells whether the station may have had the request when its connection broke.
+func taken(err error) bool {
+	var u *unanswered
+	if errors.As(err, &u) {
+		return !u.cut
+	}
+	var op *net.OpError
+	return !errors.As(err, &op) || op.Op != "dial"
 }
 
 type requestIDKey struct{}

@@ -173,6 +173,82 @@ func TestClient_DeadStationIsUnavailable(t *testing.T) {
 	requireCode(t, err, wire.CodeUnavailable)
 }
 
+// What a request may have done to the station decides whether it is asked of the next one.
+func TestClient_TellsWhetherTheStationHadTheRequest(t *testing.T) {
+	refuse := func(code wire.Code) http.HandlerFunc {
+		return answer(http.StatusServiceUnavailable, `{"error":{"code":"`+string(code)+`","message":"no"}}`)
+	}
+	die := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	for name, c := range map[string]struct {
+		station http.HandlerFunc
+		warm    bool // a connection is kept from before
+		gone    bool // nobody listens any more
+		taken   bool
+	}{
+		"loading":                    {station: refuse(wire.CodeLoading)},
+		"draining":                   {station: refuse(wire.CodeDraining)},
+		"nobody there":               {station: die, gone: true},
+		"gone since the last":        {station: die, warm: true, gone: true},
+		"ends before it answers":     {station: die, taken: true},
+		"a gateway without an end":   {station: answer(http.StatusBadGateway, ""), taken: true},
+		"an answer that breaks off":  {station: answer(200, `{"type":"progress"`), taken: true},
+		"an error inside the answer": {station: answer(200, `{"type":"error","error":{"code":"draining","message":"no"}}`), taken: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == wire.RouteHealth {
+					answer(200, "{}")(w, r)
+					return
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				c.station(w, r)
+			}))
+			defer s.Close()
+			client := dial(t, s.URL, client.Options{})
+			if c.warm {
+				_, err := client.Health(t.Context())
+				require.NoError(t, err)
+			}
+			if c.gone {
+				s.Close()
+			}
+			stream, err := client.Generate(t.Context(), &wire.GenerateRequest{})
+			if err == nil {
+				defer stream.Close()
+				_, err = stream.Next()
+			}
+			var e *wire.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, c.taken, e.Taken, e.Message)
+		})
+	}
+}
+
+// It ends at a request over a kept connection: sent once more, that meets nobody.
+func TestClient_ARequestThatEndedTheStationWasTakenAlthoughItIsRefusedLater(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == wire.RouteHealth {
+			answer(200, "{}")(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		_ = l.Close()
+		panic(http.ErrAbortHandler)
+	})}
+	served := make(chan struct{})
+	go func() { defer close(served); _ = s.Serve(l) }()
+	defer func() { _ = s.Close(); <-served }()
+	c := dial(t, "http://"+l.Addr().String(), client.Options{})
+	_, err = c.Health(t.Context())
+	require.NoError(t, err)
+	_, err = c.Generate(t.Context(), &wire.GenerateRequest{})
+	e := requireCode(t, err, wire.CodeUnavailable)
+	require.Contains(t, e.Message, "refused")
+	require.True(t, e.Taken)
+}
+
 func TestClient_AnswerThatIsNoJSONIsUnavailable(t *testing.T) {
 	for _, body := range []string{"", "<html>", `{"status":`} {
 		c := serve(t, answer(200, body), client.Options{})

@@ -67,7 +67,9 @@ func (p *pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	var u *unanswered
 	if errors.As(err, &u) && kept && (u.cut || repeatable(req)) && req.Context().Err() == nil {
 		if req, again := rewound(req); again {
-			return p.send(req, nil)
+			if resp, err = p.send(req, nil); err != nil && !u.cut {
+				err = &unanswered{error: err} // whatever became of it now, the first time it may have been taken
+			}
 		}
 	}
 	return resp, err

@@ -80,7 +80,7 @@ func (s *Stream) next() (*wire.Frame, error) {
 	case err != nil && (broken != nil && broken != io.EOF || s.ctx.Err() != nil): // half a line: the connection broke inside it
 		return nil, transportError(s.ctx, broken)
 	case err != nil:
-		return nil, &wire.Error{Code: wire.CodeUnavailable, Message: "the station sent a line that is not a frame", Retryable: true}
+		return nil, &wire.Error{Code: wire.CodeUnavailable, Message: "the station sent a line that is not a frame", Retryable: true, Taken: true}
 	case f.Choice < 0 || f.Choice >= len(s.ended):
 		return nil, &wire.Error{Code: wire.CodeInternal, Message: "the station sent a frame of an answer that was not asked for"}
 	case s.ended[f.Choice] && f.Type != wire.FrameError:
@@ -88,6 +88,7 @@ func (s *Stream) next() (*wire.Frame, error) {
 	case f.Type == wire.FrameError && f.Error == nil:
 		return nil, &wire.Error{Code: wire.CodeInternal, Message: "the station sent an error frame without an error"}
 	case f.Type == wire.FrameError:
+		f.Error.Taken = true
 		return nil, f.Error
 	}
 	return f, nil

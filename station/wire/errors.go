@@ -34,6 +34,10 @@ type Error struct {
 	Message   string `json:"message"`
 	Param     string `json:"param,omitempty"` // field path, e.g. "sampling.top_p"
 	Retryable bool   `json:"retryable"`
+
+	// Taken is the client's word: the station had the request, and may have worked on it
+	// when this came. Without it the request did nothing, and was no cause of the error.
+	Taken bool `json:"-"`
 }
 
 func (e *Error) Error() string { return e.Message }

@@ -157,8 +157,9 @@ func requireFull(t *testing.T, v reflect.Value, path string) {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			name := v.Type().Field(i).Name
-			requireFull(t, v.Field(i), path+"."+name)
+			if f := v.Type().Field(i); f.Tag.Get("json") != "-" { // it is not on the wire
+				requireFull(t, v.Field(i), path+"."+f.Name)
+			}
 		}
 	case reflect.Slice:
 		require.NotZero(t, v.Len(), "%s is not set", path)
