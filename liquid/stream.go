@@ -2,6 +2,7 @@ package liquid
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"time"
@@ -236,7 +237,12 @@ func (s *Stream) fallBack(f *failure) error {
 	if f.reason == ReasonRoute {
 		memory = Disabled
 	}
-	return s.goNative(memory, f.reason)
+	err := s.goNative(memory, f.reason)
+	var first, last *wire.Error
+	if errors.As(f.err, &first) && errors.As(err, &last) {
+		last.Taken = last.Taken || first.Taken // it is refused because of what it did to the station before, perhaps
+	}
+	return err
 }
 
 func (s *Stream) goNative(memory Memory, reason Reason) (err error) {

@@ -471,3 +471,36 @@ func TestStream_ScopesDoNotSee(t *testing.T) {
 	require.Equal(t, Hit, g.run(a).outcome.Memory)
 	require.Equal(t, Hit, g.run(b).outcome.Memory)
 }
+
+// The native path meets a station that went: the prompt may be why.
+func TestStream_ARefusalAfterALostCallIsNoPlainOne(t *testing.T) {
+	refuse := func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		e := &wire.Error{Code: wire.CodeLoading, Message: "loading"}
+		w.WriteHeader(e.Status())
+		_ = json.NewEncoder(w).Encode(wire.ErrorBody{Error: e})
+	}
+	for name, c := range map[string]struct {
+		first fault
+		taken bool
+	}{
+		"taken":   {func(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }, true},
+		"refused": {refuse, false},
+	} {
+		for _, route := range []string{wire.RouteEmbed, wire.RouteForward} {
+			t.Run(name+" "+route, func(t *testing.T) {
+				g := newRig(t, stationtest.Options{})
+				g.fault(route, c.first)
+				g.fault(wire.RouteGenerate, refuse)
+				s, err := g.Open(t.Context(), ask(long("A", 100), 8))
+				if err == nil {
+					defer s.Close()
+					_, err = s.Next()
+				}
+				var e *wire.Error
+				require.ErrorAs(t, err, &e)
+				require.Equal(t, wire.CodeLoading, e.Code)
+				require.Equal(t, c.taken, e.Taken)
+			})
+		}
+	}
+}
