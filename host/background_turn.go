@@ -20,17 +20,25 @@ func (s *Server) guarded(ctx context.Context, j *job, q *responseRequest, in *in
 			e = openai.NewError(openai.CodeInternal, "", "internal error; the log of request %s tells more", j.rec.id)
 		}
 	}()
-	for tries := 1; ; tries++ {
+	for tries, lost := 1, 0; ; tries++ {
+		j.taken = false
 		e = s.tryInTurn(ctx, j, q, in, out)
-		if tries == mostTries || e == nil || (e.Code != openai.CodeUnavailable && e.Code != openai.CodeLoading) || !j.untouched() {
+		if j.taken {
+			lost++
+		}
+		if tries == mostTries || lost == mostLost || e == nil || (e.Code != openai.CodeUnavailable && e.Code != openai.CodeLoading) || !j.untouched() {
 			return e
 		}
 	}
 }
 
-// mostTries is how often a run may meet a station that went a moment ago, and is not the
-// one that the host last saw. Each time it waits for the next.
-const mostTries = 3
+// A run may meet a station that went a moment ago, and is not the one that the host last
+// saw: each time it waits for the next. Where the station had taken it before it went, the
+// run itself may be what ends stations, and others lose their answers with each.
+const (
+	mostTries = 3 // of a run
+	mostLost  = 2 // of them with a station that had taken it
+)
 
 // tryInTurn runs the job when its turn has come and there is a station for it.
 func (s *Server) tryInTurn(ctx context.Context, j *job, q *responseRequest, in *intake, out sink) *openai.Error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,6 +116,34 @@ func TestBackground_ARunThatIsRefusedBeforeItBeganIsTriedAgain(t *testing.T) {
 	})
 	h.awaitResponse(h.ask(`"a"`, `"background":true`).response(t).ID, "failed")
 	require.Len(t, f.got(), before+mostTries+1)
+}
+
+// A prompt that ends each station it meets is not given to a third one.
+func TestBackground_ARunThatTheStationTookBeforeItWentIsTriedOnceMore(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, keeping(t))
+	f.does(func(_ context.Context, _ *wire.GenerateRequest, out *frames) {
+		out.w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(out.w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	h.awaitResponse(h.ask(`"a"`, `"background":true`).response(t).ID, "failed")
+	require.Len(t, f.got(), 2)
+
+	// One that was refused in between has not lost another.
+	var asked atomic.Int32
+	f.does(func(ctx context.Context, q *wire.GenerateRequest, out *frames) {
+		switch asked.Add(1) {
+		case 1:
+			out.send(wire.Frame{Type: wire.FrameError, Error: &wire.Error{Code: wire.CodeUnavailable, Message: "gone"}})
+		case 2:
+			out.refuse(&wire.Error{Code: wire.CodeLoading, Message: "loading"})
+		default:
+			hello(ctx, q, out)
+		}
+	})
+	h.awaitResponse(h.ask(`"a"`, `"background":true`).response(t).ID, "completed")
+	require.Equal(t, int32(3), asked.Load())
 }
 
 func TestBackground_AtTheEndOfTheServerNoneWaitsForTheStation(t *testing.T) {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -114,6 +115,10 @@ func (f *feed) tell(ev event) *openai.Error {
 	}
 	switch {
 	case ev.err != nil:
+		var we *wire.Error
+		if errors.As(ev.err, &we) {
+			j.taken = we.Taken
+		}
 		return j.named(openai.FromWire(ev.err))
 	case ev.do != nil:
 		ev.do()

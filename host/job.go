@@ -69,6 +69,7 @@ type job struct {
 	counted  bool              // it was let in elsewhere, and finds no line full
 	placed   func()            // called when it has its place; nil for nobody
 	parted   func()            // called when it has left it; nil for nobody
+	taken    bool              // the station may have had it: it was called, and did not refuse
 	outcomes []*liquid.Outcome // by choice, the same one where a call answers several; nil while nothing is known
 	choices  []choice
 	ended    []*wire.Done // by choice; nil until it has ended

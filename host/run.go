@@ -50,6 +50,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	}
 
 	n := len(j.calls)
+	j.taken = true
 	f := s.newFeed(j, out, sent)
 	if raw := j.choices[0].raw; raw != nil {
 		defer func() { j.rec.answered = raw.String() }() // a broken answer too
