@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -404,11 +405,11 @@ func TestClient_AsksAgainOnlyWhatMayBeDoneTwice(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := 0
+			var asked atomic.Int32
 			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				if r.URL.Path != wire.RouteHealth {
-					if asked++; asked == 1 {
+					if asked.Add(1) == 1 {
 						panic(http.ErrAbortHandler)
 					}
 				}
@@ -419,11 +420,11 @@ func TestClient_AsksAgainOnlyWhatMayBeDoneTwice(t *testing.T) {
 			err = k.call(t.Context(), c)
 			if k.again {
 				require.NoError(t, err)
-				require.Equal(t, 2, asked)
+				require.EqualValues(t, 2, asked.Load())
 				return
 			}
 			requireCode(t, err, wire.CodeUnavailable)
-			require.Equal(t, 1, asked)
+			require.EqualValues(t, 1, asked.Load())
 		})
 	}
 }
