@@ -3,7 +3,6 @@ package anthropic
 import (
 	"fmt"
 	"regexp"
-	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -60,7 +59,7 @@ func (r *Request) readTool(path string, t *tool) *openai.Error {
 		return missing(path+".name", "give 1 to 128 letters, digits, underscores and hyphens")
 	case !toolName.MatchString(*t.Name):
 		return invalid(path+".name", "is %q: allowed are 1 to 128 letters, digits, underscores and hyphens", openai.Clip(*t.Name))
-	case r.toolIndex(*t.Name) >= 0:
+	case openai.ToolIndex(r.Tools, *t.Name) >= 0:
 		return invalid(path+".name", "is %q, as that of a tool before it: names must differ", *t.Name)
 	case !openai.Present(t.InputSchema):
 		return missing(path+".input_schema", "give a JSON Schema of type object")
@@ -91,10 +90,6 @@ func (r *Request) readTool(path string, t *tool) *openai.Error {
 		r.markedTools = true
 	}
 	return r.mark(path+".", t.CacheControl)
-}
-
-func (r *Request) toolIndex(name string) int {
-	return slices.IndexFunc(r.Tools, func(t openai.Tool) bool { return t.Name == name })
 }
 
 func (r *Request) readToolChoice() *openai.Error {
@@ -130,7 +125,7 @@ func (r *Request) readToolChoice() *openai.Error {
 	if c.Name == nil {
 		return missing("tool_choice.name", "give the name of a tool of this request")
 	}
-	i := r.toolIndex(*c.Name)
+	i := openai.ToolIndex(r.Tools, *c.Name)
 	if i < 0 {
 		return invalid("tool_choice.name", "is %q: no tool of this request has that name", openai.Clip(*c.Name))
 	}

@@ -35,6 +35,21 @@ type ToolChoice struct {
 	Named   bool  // one tool by its name, not as one of several that are allowed
 }
 
+// Allow lets n tools alone be called. index gives the place of the j-th of them among
+// the request's; one may be named twice.
+func (c *ToolChoice) Allow(n int, index func(j int) (int, *Error)) *Error {
+	for j := range n {
+		i, err := index(j)
+		if err != nil {
+			return err
+		}
+		c.Allowed = append(c.Allowed, i)
+	}
+	slices.Sort(c.Allowed)
+	c.Allowed = slices.Compact(c.Allowed)
+	return nil
+}
+
 // Parallel tells whether an answer may have more than one call: as the request says,
 // and if it says nothing unless it names the one tool to call. That is asked for one
 // call, and a small model that is free to would call on to the cap.
@@ -66,7 +81,7 @@ func (r *ChatRequest) validateTools(l Limits) *Error {
 			if err != nil {
 				return err
 			}
-			if r.toolIndex(t.Name) >= 0 {
+			if ToolIndex(r.Tools, t.Name) >= 0 {
 				at := fmt.Sprintf("tools[%d].function.name", i)
 				return NewError(CodeInvalidValue, at, "%s is %q, as that of a tool before it: names must differ", at, t.Name)
 			}
@@ -151,9 +166,9 @@ func checkName(path string, name *string) *Error {
 	return nil
 }
 
-// toolIndex finds a tool by name; -1 for none.
-func (r *ChatRequest) toolIndex(name string) int {
-	return slices.IndexFunc(r.Tools, func(t Tool) bool { return t.Name == name })
+// ToolIndex is the place of a tool by its name; -1 for none.
+func ToolIndex(tools []Tool, name string) int {
+	return slices.IndexFunc(tools, func(t Tool) bool { return t.Name == name })
 }
 
 // namedTool is how tool_choice names one.
@@ -235,16 +250,9 @@ func (r *ChatRequest) validateToolObject(path string, v jsontext.Value, l Limits
 		return NewError(CodeMissing, path+".tools", "%s.tools is missing or empty: name at least one tool", path)
 	}
 	r.Choice.Mode = *a.Mode
-	for j := range a.Tools {
-		i, err := r.named(fmt.Sprintf("%s.tools[%d]", path, j), &a.Tools[j])
-		if err != nil {
-			return err
-		}
-		r.Choice.Allowed = append(r.Choice.Allowed, i)
-	}
-	slices.Sort(r.Choice.Allowed)
-	r.Choice.Allowed = slices.Compact(r.Choice.Allowed)
-	return nil
+	return r.Choice.Allow(len(a.Tools), func(j int) (int, *Error) {
+		return r.named(fmt.Sprintf("%s.tools[%d]", path, j), &a.Tools[j])
+	})
 }
 
 // named finds the tool that a part of tool_choice means.
@@ -259,7 +267,7 @@ func (r *ChatRequest) named(path string, n *namedTool) (int, *Error) {
 	if n.Function == nil || n.Function.Name == nil {
 		return 0, NewError(CodeMissing, path, "%s is missing: give the name of a tool of this request", path)
 	}
-	i := r.toolIndex(*n.Function.Name)
+	i := ToolIndex(r.Tools, *n.Function.Name)
 	if i < 0 {
 		return 0, NewError(CodeInvalidValue, path, "%s is %q: no tool of this request has that name", path, clip(*n.Function.Name))
 	}

@@ -2,7 +2,6 @@ package responses
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -63,7 +62,7 @@ func (r *Request) readTool(path string, v jsontext.Value) *openai.Error {
 		return e
 	}
 	switch {
-	case r.toolIndex(*t.Name) >= 0:
+	case openai.ToolIndex(r.Tools, *t.Name) >= 0:
 		return invalid(path+".name", "is %q, as that of a tool before it: names must differ", *t.Name)
 	case t.DeferLoading:
 		return unsupported(path+".defer_loading", "is not supported: all tools are shown to the model")
@@ -95,11 +94,6 @@ func (r *Request) readTool(path string, v jsontext.Value) *openai.Error {
 	r.Tools = append(r.Tools, own)
 	r.tools = append(r.tools, ToolUsed{Type: "function", Name: *t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict})
 	return nil
-}
-
-// toolIndex finds a tool by name; -1 for none.
-func (r *Request) toolIndex(name string) int {
-	return slices.IndexFunc(r.Tools, func(t openai.Tool) bool { return t.Name == name })
 }
 
 const toolChoices = `"none", "auto", "required", {"type":"function","name":NAME} or {"type":"allowed_tools","mode":MODE,"tools":[...]}`
@@ -172,16 +166,9 @@ func (r *Request) readToolObject(path string, v jsontext.Value, l openai.Limits)
 		return missing(path+".tools", "name at least one tool")
 	}
 	r.Choice.Mode = *in.Mode
-	for j := range in.Tools {
-		i, e := r.named(fmt.Sprintf("%s.tools[%d]", path, j), &in.Tools[j])
-		if e != nil {
-			return e
-		}
-		r.Choice.Allowed = append(r.Choice.Allowed, i)
-	}
-	slices.Sort(r.Choice.Allowed)
-	r.Choice.Allowed = slices.Compact(r.Choice.Allowed)
-	return nil
+	return r.Choice.Allow(len(in.Tools), func(j int) (int, *openai.Error) {
+		return r.named(fmt.Sprintf("%s.tools[%d]", path, j), &in.Tools[j])
+	})
 }
 
 // named finds the tool that a part of tool_choice means.
@@ -194,7 +181,7 @@ func (r *Request) named(path string, n *namedTool) (int, *openai.Error) {
 	case n.Name == nil:
 		return 0, missing(path+".name", "give the name of a tool of this request")
 	}
-	i := r.toolIndex(*n.Name)
+	i := openai.ToolIndex(r.Tools, *n.Name)
 	if i < 0 {
 		return 0, invalid(path+".name", "is %q: no tool of this request has that name", openai.Clip(*n.Name))
 	}
