@@ -14,13 +14,22 @@ import (
 
 // What goes wrong with the store of responses is not what the client came for.
 
-// storesResponses waits until the store is in a state, and gives the reason.
-func (s *server) storesResponses(t *testing.T, state string) (reason string) {
+// responsesStore is the state of the store, and its reason.
+func (s *server) responsesStore(t *testing.T) (state, reason string) {
 	t.Helper()
-	eventually(t, "the store of responses is "+state, func() bool {
-		got := s.do(t, "GET", "/health", nil).JSON(t)["responses_store"].(map[string]any)
-		reason, _ = got["reason"].(string)
-		return got["state"] == state
+	got := s.do(t, "GET", "/health", nil).JSON(t)["responses_store"].(map[string]any)
+	state, _ = got["state"].(string)
+	reason, _ = got["reason"].(string)
+	return state, reason
+}
+
+// storesResponses waits until the store is in a state, and gives the reason.
+func (s *server) storesResponses(t *testing.T, want string) (reason string) {
+	t.Helper()
+	eventually(t, "the store of responses is "+want, func() bool {
+		var state string
+		state, reason = s.responsesStore(t)
+		return state == want
 	})
 	return reason
 }
@@ -45,7 +54,8 @@ func TestResponsesFault_ABucketThatHangsKeepsNobodyFromServing(t *testing.T) {
 	b.is(b.hang)
 	s := start(t, "THOTH_RESPONSES_STORE="+b.url, "THOTH_RESPONSES_TIMEOUT=1s", "AWS_ACCESS_KEY_ID=id", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true")
 	eventually(t, "the store is given up for now", func() bool { // at first it is being opened
-		return s.storesResponses(t, "failing") == "the store cannot be used: it does not answer in time"
+		state, reason := s.responsesStore(t)
+		return state == "failing" && reason == "the store cannot be used: it does not answer in time"
 	})
 	want := s.respond(t)
 	require.False(t, want.Store)
