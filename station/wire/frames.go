@@ -4,10 +4,12 @@ package wire
 type FrameType string
 
 const (
-	FrameText     FrameType = "text"
-	FrameProgress FrameType = "progress"
-	FrameDone     FrameType = "done"
-	FrameError    FrameType = "error"
+	FrameText      FrameType = "text"
+	FrameProgress  FrameType = "progress"
+	FrameRestored  FrameType = "restored"  // of a KVTurn: before anything of the prompt is evaluated
+	FrameEvaluated FrameType = "evaluated" // of a KVTurn: before the first token
+	FrameDone      FrameType = "done"
+	FrameError     FrameType = "error"
 )
 
 // Frame is one line of a stream.
@@ -23,8 +25,9 @@ type Frame struct {
 	Logprobs []TokenLogprob `json:"logprobs,omitempty"` // of tokens whose text has left
 
 	Progress *Progress        `json:"progress,omitempty"`
+	Restored *KVRestored      `json:"restored,omitempty"`
 	Done     *Done            `json:"done,omitempty"`
-	Forward  *ForwardResponse `json:"forward,omitempty"` // inside the done frame of a streamed /forward
+	Forward  *ForwardResponse `json:"forward,omitempty"` // of an evaluated frame, and of the done frame of a streamed /forward
 	Error    *Error           `json:"error,omitempty"`
 }
 
@@ -65,6 +68,11 @@ type Done struct {
 	Session          string  `json:"session,omitempty"`
 	Position         int     `json:"position,omitempty"` // tokens of KV the session now has, the end-of-generation token included; 0 when it was released
 	Timings          Timings `json:"timings"`
+
+	// Of a KVTurn: what was saved. The prompt's save is in the done frame of answer 0;
+	// the answer's is absent where nothing of it was to be kept.
+	KVPrompt *KVSaveResponse `json:"kv_prompt,omitempty"`
+	KVAnswer *KVSaveResponse `json:"kv_answer,omitempty"`
 }
 
 // Timings in milliseconds. TTFTMS runs from the request's arrival at the

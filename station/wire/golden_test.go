@@ -39,7 +39,15 @@ var logprob = TokenLogprob{ID: 5, Bytes: []byte("\xf0\x9f"), Logprob: -0.25, Top
 var forward = ForwardResponse{Session: "s1", Position: 700, Remaining: 18, Evaluated: 512, QueueMS: 0.5, PrefillMS: 1900.25, EngineMS: 1900, Logprobs: []TokenLogprob{logprob}}
 
 var done = Done{Reason: ReasonStop, StopString: "\n\n", PromptTokens: 718, CompletionTokens: 42, Seed: 9007199254740993, Session: "s1", Position: 760,
-	Timings: Timings{QueueMS: 0.5, TokenizeMS: 0.25, PrefillMS: 1900.25, TTFTMS: 1901, EngineMS: 1900, DecodeMS: 350.5, TokensPerSecond: 119.5}}
+	Timings:  Timings{QueueMS: 0.5, TokenizeMS: 0.25, PrefillMS: 1900.25, TTFTMS: 1901, EngineMS: 1900, DecodeMS: 350.5, TokensPerSecond: 119.5},
+	KVPrompt: &saved, KVAnswer: &saved}
+
+var saved = KVSaveResponse{Saved: true, Reason: "the warm tier is full", Tokens: 718, Written: 14, Bytes: 4096, Durable: true}
+
+var loaded = KVLoadResponse{Session: "s1", Position: 704, Staged: 14, Tiers: KVTiers{Hot: 64, Warm: 576, Cold: 64}, Reason: KVDiffers,
+	DiffersAt: 704, PromptToken: p(int32(5)), StoredToken: p(int32(6)), QueueMS: 0.5, WaitMS: 1.5, LoadMS: 2.5}
+
+var load = KVLoadRequest{Scope: "a", WaitMS: p(int64(500)), Group: "g", Keep: true}
 
 var stationError = Error{Code: CodeInvalid, Message: "top_p is 1.5, want (0, 1]", Param: "sampling.top_p", Retryable: true}
 
@@ -64,7 +72,7 @@ var golden = []struct {
 	part  bool // a kind of a type; not every field is set
 }{
 	{name: "handshake", value: &Handshake{Wire: Version, Role: "station", Build: "v1", EngineABI: "llama-ec98e2002", Address: "http://127.0.0.1:8000", Backend: "cpu", PID: 42}},
-	{name: "health", value: &Health{Status: StatusOK, Error: "the file is cut", Wire: Version, KVSession: p(false), DecodeNext: p(true), KVReason: "not built", Fork: 64,
+	{name: "health", value: &Health{Status: StatusOK, Error: "the file is cut", Wire: Version, KVSession: p(false), DecodeNext: p(true), KVReason: "not built", KVTurn: true, Fork: 64,
 		Build: "v1", EngineABI: "llama-ec98e2002", Backend: backend, Cells: 16384, ContextLength: 8192, Sequences: 64, KVTypeK: "f16", KVTypeV: "q8_0",
 		FlashAttention: true, LoadProgress: 0.5, UptimeSeconds: 12.5,
 		Embeddings: &Embeddings{Pooling: "mean", Reason: "none", Dimensions: 384, MaxTokens: 512, MaxInputs: 2048, Only: true},
@@ -76,11 +84,10 @@ var golden = []struct {
 	{name: "stats", value: &Stats{Status: StatusDraining, UptimeSeconds: 1.5, Steps: 2, PromptTokens: 3, DecodedTokens: 4, Requests: 5, Cancelled: 6, Failed: 7,
 		DecodeFailures: 8, Compactions: 9, CompactionMS: 10.5, Swaps: 11, DroppedTokens: 27, Aborts: 12, EmbedTexts: 23, EmbedTokens: 24, EmbedFailures: 25, EmbedWaiting: 26, Running: 13, Waiting: 14, Swapped: 15, SwappedBytes: 4096, Sessions: 16, Cells: 17, CellsUsed: 18,
 		CellsDead: 19, Threads: 20, RSSBytes: 21, Goroutines: 22, KV: &kvIndex}},
-	{name: "kv-load-request", value: &KVLoadRequest{Scope: "a", WaitMS: p(int64(500)), Group: "g", Keep: true}},
-	{name: "kv-load-response", value: &KVLoadResponse{Session: "s1", Position: 704, Staged: 14, Tiers: KVTiers{Hot: 64, Warm: 576, Cold: 64}, Reason: KVDiffers,
-		DiffersAt: 704, PromptToken: p(int32(5)), StoredToken: p(int32(6)), QueueMS: 0.5, WaitMS: 1.5, LoadMS: 2.5}},
+	{name: "kv-load-request", value: &load},
+	{name: "kv-load-response", value: &loaded},
 	{name: "kv-save-request", value: &KVSaveRequest{Scope: "a", Group: "g", Name: "n", TTLSeconds: 1800, Pin: true, Points: []int{64, 128}, Release: true}},
-	{name: "kv-save-response", value: &KVSaveResponse{Saved: true, Reason: "the warm tier is full", Tokens: 718, Written: 14, Bytes: 4096, Durable: true}},
+	{name: "kv-save-response", value: &saved},
 	{name: "kv-delete-request", value: &KVDeleteRequest{Keys: []string{"ab"}, Scope: p("a"), Group: "g", All: true}},
 	{name: "kv-delete-response", value: &KVDeleteResponse{Session: true, Blocks: 3, Bytes: 4096}},
 	{name: "kv-lookup-request", value: &KVLookupRequest{Prompt: prompt, Scope: "a"}},
@@ -92,7 +99,8 @@ var golden = []struct {
 	{name: "tokenize-response", value: &TokenizeResponse{Tokens: []int32{1, 2}, Pieces: [][]byte{[]byte("h"), []byte("\xf0\x9f")}}},
 	{name: "detokenize-request", value: &DetokenizeRequest{Tokens: []int32{1, 2}, Special: true}},
 	{name: "detokenize-response", value: &DetokenizeResponse{Text: "h\ufffd"}},
-	{name: "generate-request", value: &GenerateRequest{Prompt: prompt, Sampling: sampling, Stop: []string{"\n\n", "END"}, MaxTokens: 64, IgnoreEOG: true, Progress: true, ControlText: true, Later: later}},
+	{name: "generate-request", value: &GenerateRequest{Prompt: prompt, Sampling: sampling, Stop: []string{"\n\n", "END"}, MaxTokens: 64, IgnoreEOG: true, Progress: true, ControlText: true,
+		KV: &KVTurn{KVLoadRequest: load, TTLSeconds: 1800, Pin: true, Answers: true, Unless: "</think>"}, Later: later}},
 	{name: "generate-request-least", part: true, value: &GenerateRequest{Prompt: Prompt{Text: "hi"}}},
 	{name: "embed-request", value: &EmbedRequest{Session: "s1", Prompt: prompt, Append: true, Input: []string{"a"}, InputTokens: [][]int32{{1, 2}}, Later: later}},
 	{name: "rerank-request", value: &RerankRequest{Query: "river", Documents: []string{"boats"}, Later: later}},
@@ -104,10 +112,12 @@ var golden = []struct {
 	{name: "decode-request", value: &DecodeRequest{Session: "s1", Sampling: &sampling, N: 8, Stop: []string{"END"}, IgnoreEOG: true, LeaveLast: true, Release: true, ControlText: true, Later: later}},
 	{name: "error-body", value: &ErrorBody{Error: &stationError}},
 	{name: "frame", value: &Frame{Type: FrameText, Choice: 1, Text: "é", Tokens: []int32{5}, Logprobs: []TokenLogprob{logprob}, Progress: &Progress{Queue: 1, Position: 2, Total: 3},
-		Done: &done, Forward: &forward, Error: &stationError}},
+		Restored: &KVRestored{PromptTokens: 718, KVLoadResponse: loaded}, Done: &done, Forward: &forward, Error: &stationError}},
 	{name: "frame-text", part: true, value: &Frame{Type: FrameText, Text: "é", Tokens: []int32{5, 6}}},
 	{name: "frame-choice", part: true, value: &Frame{Type: FrameText, Choice: 3, Text: "é", Tokens: []int32{5}}},
 	{name: "frame-progress", part: true, value: &Frame{Type: FrameProgress, Progress: &Progress{Position: 64, Total: 718}}},
+	{name: "frame-restored", part: true, value: &Frame{Type: FrameRestored, Restored: &KVRestored{PromptTokens: 718, KVLoadResponse: KVLoadResponse{Position: 704, Staged: 14, Tiers: KVTiers{Warm: 704}, Reason: KVEnds, DiffersAt: -1}}}},
+	{name: "frame-evaluated", part: true, value: &Frame{Type: FrameEvaluated, Forward: &ForwardResponse{Position: 718, Evaluated: 14}}},
 	{name: "frame-done", part: true, value: &Frame{Type: FrameDone, Done: &Done{Reason: ReasonEOG, PromptTokens: 3, CompletionTokens: 2, Seed: 1}}},
 	{name: "frame-forward", part: true, value: &Frame{Type: FrameDone, Forward: &ForwardResponse{Session: "s1", Position: 4, Evaluated: 4}}},
 	{name: "frame-error", part: true, value: &Frame{Type: FrameError, Error: &Error{Code: CodeEngine, Message: "a decode failed"}}},

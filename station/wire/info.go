@@ -21,6 +21,9 @@ type Health struct {
 	DecodeNext *bool  `json:"decode_next,omitempty"`
 	KVReason   string `json:"kv_reason,omitempty"` // why KVSession is false
 
+	// KVTurn: GenerateRequest.KV is built, and KVSession is true.
+	KVTurn bool `json:"kv_turn,omitempty"`
+
 	Fork int `json:"fork,omitempty"` // most answers that share one prefill, see Later; 0: forks are not built
 
 	Embeddings *Embeddings `json:"embeddings,omitempty"` // absent while loading, and of an engine that gives none

@@ -82,6 +82,30 @@ type KVSaveResponse struct {
 	Durable bool   `json:"durable"`          // all of it is in the cold store already
 }
 
+// KVTurn, in a GenerateRequest, makes one call of what /embed, /kv-session/load,
+// /forward, /decode-next and two /kv-session/save would do: the longest stored prefix of
+// the prompt is restored, the rest is evaluated, the prompt is saved when its first token
+// is drawn, and each answer behind it when it ends. The stream has a restored frame ahead
+// of all but progress, an evaluated frame ahead of the first token, and in its done frames
+// what was saved. A failed restore is no error: the prompt is computed. Where nobody
+// reads the answer to its end, Keep says what is stored of what was evaluated.
+//
+// Whether a station does this is Health.KVTurn; one that does not know it computes
+// all of the prompt, and sends no restored frame.
+type KVTurn struct {
+	KVLoadRequest
+	TTLSeconds int64  `json:"ttl_seconds,omitempty"` // as in KVSaveRequest, likewise Pin
+	Pin        bool   `json:"pin,omitempty"`
+	Answers    bool   `json:"answers,omitempty"` // answers are saved, too
+	Unless     string `json:"unless,omitempty"`  // but for one with this in its text, control tokens written out
+}
+
+// KVRestored is what a KVTurn began with. Its Session is empty.
+type KVRestored struct {
+	PromptTokens int `json:"prompt_tokens"`
+	KVLoadResponse
+}
+
 // KVDeleteRequest is the body of POST /kv-session/delete: ends the session of
 // X-Session-Id, if that is given, and drops stored blocks by key, by group of a
 // scope, by scope, or all.

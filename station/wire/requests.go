@@ -93,6 +93,9 @@ type GenerateRequest struct {
 	// ControlText writes control tokens as text, those that end the generation
 	// excepted: some model families open a tool call or a channel with one.
 	ControlText bool `json:"control_text,omitempty"`
+
+	// KV restores what is stored of the prompt, and saves; see KVTurn.
+	KV *KVTurn `json:"kv,omitempty"`
 	Later
 }
 
