@@ -145,7 +145,7 @@ func TestStream_FailedCallsOfAForkTakeTheNativePath(t *testing.T) {
 
 // A session that a client was told of in the moment it left ends by its lease.
 func TestStream_AForkLeftMidwayLeavesNoSession(t *testing.T) {
-	g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second})
+	g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second}, false)
 	for frames := range 40 {
 		ctx, cancel := context.WithCancel(t.Context())
 		q := seeded(long(fmt.Sprint(frames, "A"), 100), 4+frames%9)
@@ -168,7 +168,7 @@ func TestStream_AForkLeftMidwayLeavesNoSession(t *testing.T) {
 // What is stored of them is what one answer would leave: the prompt.
 func TestStream_AForkThatIsLeftIsNotKept(t *testing.T) {
 	for _, n := range []int{1, 8} {
-		g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second}) // of answers that had ended
+		g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second}, false) // of answers that had ended
 		q := seeded(long("A", 150), 300)
 		q.Generate.Fork = &n
 		ctx, cancel := context.WithCancel(t.Context())

@@ -95,7 +95,7 @@ func (k *keeper) saveAnswers(points []int, ok bool) (unreleased []string) {
 // saveAnswer captures prompt and answer of a choice and releases its session.
 func (k *keeper) saveAnswer(e ending, points []int) bool {
 	// In explicit mode only what the client marked is kept.
-	if k.q.Explicit || k.q.Drafts || e.tokens <= len(k.s.tokens) {
+	if k.q.Explicit || k.q.Drafts || e.tokens <= k.s.length {
 		return false
 	}
 	r := k.request(points)
@@ -103,7 +103,7 @@ func (k *keeper) saveAnswer(e ending, points []int) bool {
 	var written int
 	released := k.save(e.session, e.tokens, r, &written)
 	// The answer's first block holds the prompt's last tokens again.
-	k.kept.all += min(written, e.tokens-len(k.s.tokens))
+	k.kept.all += min(written, e.tokens-k.s.length)
 	return released
 }
 
@@ -140,7 +140,7 @@ var unsaved = kept{asked: true, failed: true}
 // savePrompt captures the prompt, or in explicit mode what is before its last
 // breakpoint. false: there is no use in trying the answer.
 func (k *keeper) savePrompt() (points []int, ok bool) {
-	length := len(k.s.tokens)
+	length := k.s.length
 	if len(k.q.Points) > 0 {
 		ctx, cancel := k.m.behind(k.live, k.m.o.SaveTimeout)
 		defer cancel()

@@ -109,7 +109,7 @@ func (m *Manager) Look(ctx context.Context, l Look) error {
 	err := m.gate.look(ctx, l)
 	now := m.State()
 	if now != before {
-		m.o.Log.Info().Bool("on", now.LiquidMemory).Bool("station_kv_session", now.StationKVSession).Str("reason", now.Reason).Msg("liquid memory")
+		m.o.Log.Info().Bool("on", now.LiquidMemory).Bool("station_kv_session", now.StationKVSession).Bool("station_kv_turn", now.StationKVTurn).Str("reason", now.Reason).Msg("liquid memory")
 	}
 	if l.Fresh {
 		m.tell.forgetTokens()

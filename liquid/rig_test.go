@@ -31,6 +31,7 @@ type rig struct {
 	client *client.Client
 	eng    *stationtest.Engine
 	logs   *buffer
+	turns  bool // the station says that it can do a request in one call
 
 	mu     sync.Mutex
 	faults map[string]fault
@@ -62,15 +63,30 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
+// newRig has a station that is asked by single calls.
 func newRig(t *testing.T, eo stationtest.Options, change ...func(*Options)) *rig {
 	t.Helper()
-	return newRigOf(t, eo, station.Options{}, change...)
+	return newRigOf(t, eo, station.Options{}, false, change...)
 }
 
-// newRigOf is newRig with options of the station.
-func newRigOf(t *testing.T, eo stationtest.Options, so station.Options, change ...func(*Options)) *rig {
+// newTurnRig has a station that does a request in one call.
+func newTurnRig(t *testing.T, eo stationtest.Options, change ...func(*Options)) *rig {
 	t.Helper()
-	g := &rig{t: t, eng: stationtest.NewEngine(eo), logs: new(buffer), faults: map[string]fault{}}
+	return newRigOf(t, eo, station.Options{}, true, change...)
+}
+
+// eachWay runs a test of what is the same for both.
+func eachWay(t *testing.T, f func(t *testing.T, newRig func(*testing.T, stationtest.Options, ...func(*Options)) *rig)) {
+	t.Run("calls", func(t *testing.T) { f(t, newRig) })
+	t.Run("turn", func(t *testing.T) { f(t, newTurnRig) })
+}
+
+func newRigOf(t *testing.T, eo stationtest.Options, so station.Options, turns bool, change ...func(*Options)) *rig {
+	t.Helper()
+	g := &rig{t: t, eng: stationtest.NewEngine(eo), logs: new(buffer), turns: turns, faults: map[string]fault{}}
+	if !turns {
+		g.faults[wire.RouteHealth] = edit(func(h *wire.Health) { h.KVTurn = false })
+	}
 	so.Build, so.KV, so.Logger = "test", kvstore.Options{WarmBytes: 64 << 20}, zerolog.Nop()
 	st := station.New(so)
 	loaded := make(chan struct{})
@@ -96,6 +112,7 @@ func newRigOf(t *testing.T, eo stationtest.Options, so station.Options, change .
 	})
 	g.look(true)
 	require.True(t, g.On(), g.State().Reason)
+	require.Equal(t, turns, g.State().StationKVTurn)
 	return g
 }
 

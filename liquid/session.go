@@ -8,11 +8,13 @@ import (
 	"thoth/station/wire"
 )
 
-// session is a staged prompt at the station.
+// session is a prompt at the station: staged, or that of a turn, which has no id and
+// no tokens of it here.
 type session struct {
 	id      string
 	scope   string
 	tokens  []int32
+	length  int // of the prompt in tokens
 	load    wire.KVLoadResponse
 	loaded  bool // the load was answered
 	embedMS float64
@@ -29,31 +31,23 @@ func (f *failure) Error() string { return f.reason.Sentence() + ": " + f.err.Err
 // stage embeds a prompt and restores the longest stored prefix of it, as load
 // says. A failed load leaves a session to compute in, where the station still has
 // it. On failure no session is left.
-//
-// The load waits while another session computes its prefix, as long as that one
-// goes on: whoever went ahead would compute the same, beside it and beside all
-// who wait. After LoadWait the station answers with what is there.
 func (m *Manager) stage(ctx context.Context, prompt wire.Prompt, load wire.KVLoadRequest) (*session, *failure) {
 	start := time.Now()
 	e, err := m.o.Station.Embed(ctx, &wire.EmbedRequest{Prompt: prompt})
 	if err != nil {
 		return nil, m.failed(wire.RouteEmbed, ReasonEmbed, err)
 	}
-	s := &session{id: e.Session, scope: load.Scope, tokens: e.Tokens, embedMS: float64(time.Since(start).Microseconds()) / 1000}
+	s := &session{id: e.Session, scope: load.Scope, tokens: e.Tokens, length: len(e.Tokens), embedMS: float64(time.Since(start).Microseconds()) / 1000}
 	wait := m.o.LoadWait
-	load.WaitMS = new(max(1, wait.Milliseconds()))
 	bounded, cancel := context.WithTimeout(ctx, wait+wait/loadSlack)
 	defer cancel()
 	l, err := m.o.Station.KVLoad(bounded, s.id, 0, &load)
 	switch codeOf(err) {
 	case "":
 		s.load, s.loaded = *l, true
-		t := l.Tiers
-		if l.Position < 0 || l.Position >= len(s.tokens) || t.Hot+t.Warm+t.Cold != l.Position {
-			m.tell.mismatch()
-			m.o.Log.Error().Int("position", l.Position).Int("tokens", len(s.tokens)).Str("id", client.RequestID(ctx)).Msg("a load restored what was not asked for")
+		if !s.plausible() {
 			m.spawn(func() { m.end(ctx, s.id) })
-			return nil, &failure{ReasonPosition, errPosition}
+			return nil, m.contradicted(ctx, s)
 		}
 	case wire.CodeNoRoute, wire.CodeGone, wire.CodeUnavailable, wire.CodeTimeout, wire.CodeCancelled, wire.CodeBusy, wire.CodeDraining:
 		m.spawn(func() { m.end(ctx, s.id) })
@@ -63,6 +57,19 @@ func (m *Manager) stage(ctx context.Context, prompt wire.Prompt, load wire.KVLoa
 		m.o.Log.Warn().Err(err).Str("id", client.RequestID(ctx)).Msg("a load failed; the prompt is computed")
 	}
 	return s, nil
+}
+
+// plausible tells whether what was restored can be of the prompt.
+func (s *session) plausible() bool {
+	l, t := &s.load, s.load.Tiers
+	return l.Position >= 0 && l.Position < s.length && t.Hot+t.Warm+t.Cold == l.Position
+}
+
+// contradicted is the failure of what is not plausible.
+func (m *Manager) contradicted(ctx context.Context, s *session) *failure {
+	m.tell.mismatch()
+	m.o.Log.Error().Int("position", s.load.Position).Int("tokens", s.length).Str("id", client.RequestID(ctx)).Msg("a load restored what was not asked for")
+	return &failure{ReasonPosition, errPosition}
 }
 
 // loadSlack is the part of LoadWait, one in so many, that the station has for its
@@ -96,7 +103,7 @@ const (
 // elsewhere.
 func (s *session) began(f *wire.ForwardResponse) start {
 	switch {
-	case f == nil || f.Position != len(s.tokens) || f.Remaining != 0:
+	case f == nil || f.Position != s.length || f.Remaining != 0:
 		return elsewhere
 	case f.Evaluated == f.Position-s.load.Position:
 		return asLoaded

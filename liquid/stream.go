@@ -41,15 +41,16 @@ const shortest = 48
 // Stream is a request on its way: frames as /generate gives them, whatever path
 // they took. One goroutine uses it. It must be closed.
 //
-// It goes through staged (embed and load, in Open), forwarding, decoding; from
-// each, until the first token, a failure leads to native.
+// It goes through staged (embed and load, in Open), forwarding, decoding, by calls
+// of their own or in one (turn); from each, until the first token, a failure leads
+// to native.
 type Stream struct {
 	m       *Manager
 	ctx     context.Context
 	q       *Request
 	start   time.Time
 	outcome *Outcome
-	told    bool
+	noted   bool // in the ledger
 
 	phase   phase
 	frames  *client.Stream
@@ -62,6 +63,10 @@ type Stream struct {
 	decodeAt time.Time
 	answers  []answer // by choice
 	left     int      // of them have not ended
+
+	turn   bool // one call for all
+	cancel context.CancelFunc
+	saved  kept // by it, so far
 }
 
 // answer is what is to be known of a choice before it is kept.
@@ -105,8 +110,10 @@ func (s *Stream) open() error {
 		return s.goNative(Bypass, ReasonBypass)
 	case promptBytes(&q.Generate.Prompt) < shortest:
 		return s.goNative(Bypass, ReasonShort)
+	case s.turns():
+		return s.openTurn()
 	}
-	session, f := m.stage(s.ctx, q.Generate.Prompt, wire.KVLoadRequest{Scope: q.Scope, Group: q.Group, Keep: !q.Explicit})
+	session, f := m.stage(s.ctx, q.Generate.Prompt, m.loading(q))
 	if f != nil {
 		return s.fallBack(f)
 	}
@@ -118,15 +125,23 @@ func (s *Stream) open() error {
 	return nil
 }
 
+// loading is how a request's load is asked for. It waits while another session
+// computes its prefix, as long as that one goes on: whoever went ahead would compute
+// the same, beside it and beside all who wait. After LoadWait the station answers
+// with what is there.
+func (m *Manager) loading(q *Request) wire.KVLoadRequest {
+	return wire.KVLoadRequest{Scope: q.Scope, Group: q.Group, Keep: !q.Explicit, WaitMS: new(max(1, m.o.LoadWait.Milliseconds()))}
+}
+
 // restored is the outcome as the load leaves it.
 func (m *Manager) restored(s *session) *Outcome {
 	o := &Outcome{Memory: Miss, Path: Liquid, Reason: reasonOf(s.load.Reason), PrefixTokens: s.load.Position, Tiers: s.load.Tiers,
 		DiffersAt: s.load.DiffersAt, LoadMS: s.load.WaitMS + s.load.LoadMS,
-		asked: len(s.tokens), token: s.load.PromptToken, stored: s.load.StoredToken}
+		asked: s.length, token: s.load.PromptToken, stored: s.load.StoredToken}
 	switch {
 	case !s.loaded:
 		o.Reason = ReasonLoad
-	case isHit(s.load.Position, len(s.tokens), int(m.head.Load())):
+	case isHit(s.load.Position, s.length, int(m.head.Load())):
 		o.Memory = Hit
 	case o.Reason == "":
 		o.Reason = Reason(wire.KVNothing) // a miss has a reason
@@ -172,7 +187,7 @@ func (s *Stream) Next() (*wire.Frame, error) {
 func (s *Stream) More() bool {
 	switch {
 	case s.phase == native || s.phase == over:
-		return s.frames.More()
+		return s.ahead != nil || s.frames.More()
 	case s.ahead == nil && (s.phase == forwarding || !s.frames.More()):
 		return false
 	case s.ahead == nil:
@@ -180,7 +195,7 @@ func (s *Stream) More() bool {
 		s.ahead = &read{f, err}
 	}
 	a := s.ahead
-	return a.err == nil && !(a.frame.Type == wire.FrameDone && s.left == 1)
+	return a.err == nil && (s.turn || !(a.frame.Type == wire.FrameDone && s.left == 1))
 }
 
 // read gives the station's next frame.
@@ -203,9 +218,12 @@ func (s *Stream) evaluated(f *wire.Frame) error {
 			Msg("the evaluation did not start where the load ended; the prompt is computed anew")
 		return s.fallBack(&failure{ReasonPosition, errPosition})
 	}
-	s.forward = *f.Forward
+	s.phase = decoding
+	if s.turn {
+		return nil
+	}
+	s.forward, s.decodeAt = *f.Forward, time.Now()
 	_ = s.frames.Close()
-	s.phase, s.decodeAt = decoding, time.Now()
 	g := s.q.Generate
 	var err error
 	s.frames, err = s.m.o.Station.DecodeNext(s.ctx, &wire.DecodeRequest{Session: s.session.id, Sampling: &g.Sampling, N: g.MaxTokens, Stop: g.Stop, IgnoreEOG: g.IgnoreEOG,
@@ -220,7 +238,12 @@ func (s *Stream) evaluated(f *wire.Frame) error {
 
 // lost words a failure of the phase's call.
 func (s *Stream) lost(err error) *failure {
-	if s.phase == forwarding {
+	switch {
+	case s.turn && s.phase == forwarding:
+		return &failure{ReasonForward, err}
+	case s.turn:
+		return &failure{ReasonDecode, err}
+	case s.phase == forwarding:
 		return s.m.failed(wire.RouteForward, ReasonForward, err)
 	}
 	return s.m.failed(wire.RouteDecodeNext, ReasonDecode, err)
@@ -254,7 +277,10 @@ func (s *Stream) goNative(memory Memory, reason Reason) (err error) {
 
 // finish completes a done frame and, with the last, the outcome.
 func (s *Stream) finish(f *wire.Frame) *wire.Frame {
-	if f.Done != nil {
+	switch {
+	case s.turn:
+		s.told(f)
+	case f.Done != nil:
 		s.account(f.Done)
 	}
 	if s.keeper != nil {
@@ -266,7 +292,11 @@ func (s *Stream) finish(f *wire.Frame) *wire.Frame {
 	s.phase = over
 	o := *s.outcome
 	k := unsaved
-	if s.keeper != nil {
+	switch {
+	case s.turn && s.saved.asked:
+		k = s.saved
+		s.m.tell.wrote(k.all)
+	case s.keeper != nil:
 		k = s.keeper.saves(s.ctx, s.m.o.SaveWait)
 	}
 	o.KVSaved = k.asked && !k.failed
@@ -311,10 +341,11 @@ func (s *Stream) account(d *wire.Done) {
 // reasoningEnd closes a block of reasoning in an answer's text.
 const reasoningEnd = "</think>"
 
-// watch looks for reasoning in the answer, over the frames' edges.
+// watch looks for reasoning in the answer, over the frames' edges; of a turn the
+// station does.
 func (s *Stream) watch(f *wire.Frame) {
 	a := &s.answers[f.Choice]
-	if !s.q.StripsReasoning || a.reasoning {
+	if s.turn || !s.q.StripsReasoning || a.reasoning {
 		return
 	}
 	seen := a.tail + f.Text
@@ -332,18 +363,21 @@ func (s *Stream) drop() {
 	case s.keeper != nil:
 		s.keeper.cut()
 		s.keeper = nil
-	case s.session != nil:
+	case s.session != nil && !s.turn:
 		ctx, m, id := s.ctx, s.m, s.session.id
 		m.spawn(func() { m.end(ctx, id) })
 	}
-	s.session = nil
+	s.session, s.turn = nil, false
 }
 
 // Close ends the request; before its last done frame, it cancels it at the
 // station.
 func (s *Stream) Close() error {
-	if s.outcome != nil && !s.told {
-		s.told = true
+	if s.cancel != nil {
+		defer s.cancel()
+	}
+	if s.outcome != nil && !s.noted {
+		s.noted = true
 		s.m.record(s.ctx, s.outcome, len(s.answers))
 	}
 	if s.phase == over {

@@ -27,6 +27,7 @@ type State struct {
 	LiquidMemory     bool   `json:"liquid_memory"` // effective
 	Env              bool   `json:"liquid_memory_env"`
 	StationKVSession bool   `json:"station_kv_session"`
+	StationKVTurn    bool   `json:"station_kv_turn"`         // a request is one call of the station, and not five or six
 	Reason           string `json:"liquid_reason,omitempty"` // why LiquidMemory is false
 }
 
@@ -67,6 +68,18 @@ func newGate(env bool, c *client.Client) *gate {
 
 func (g *gate) on() bool { return g.state.Load().LiquidMemory }
 
+// turns tells whether the station does a request in one call.
+func (g *gate) turns() bool { return g.state.Load().StationKVTurn }
+
+// noTurns takes that back until the next look.
+func (g *gate) noTurns() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := *g.state.Load()
+	s.StationKVTurn = false
+	g.state.Store(&s)
+}
+
 // off turns the switch off because a route answered 404.
 func (g *gate) off(route string) {
 	g.mu.Lock()
@@ -75,7 +88,7 @@ func (g *gate) off(route string) {
 	s := *g.state.Load()
 	s.LiquidMemory, s.Reason = false, OffRoute+route
 	if strings.HasPrefix(route, wire.RouteKVSession) {
-		s.StationKVSession = false
+		s.StationKVSession, s.StationKVTurn = false, false
 	}
 	g.state.Store(&s)
 }
@@ -120,6 +133,7 @@ func (g *gate) read(ctx context.Context, l Look, trip string, told bool) (s Stat
 			return s, false, err
 		}
 	}
+	s.StationKVTurn = s.StationKVSession && l.Health.KVTurn
 	switch {
 	case !g.env:
 		s.Reason = OffSetting

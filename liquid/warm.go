@@ -234,7 +234,7 @@ func (w *warmer) store(ctx context.Context, p *WarmPrompt, scope string, render 
 		return 0, err
 	}
 	m := w.m
-	s, f := m.stage(ctx, wire.Prompt{Segments: segments}, wire.KVLoadRequest{Scope: scope, Keep: true})
+	s, f := m.stage(ctx, wire.Prompt{Segments: segments}, m.loading(&Request{Scope: scope}))
 	if f != nil {
 		return 0, f
 	}
@@ -254,7 +254,7 @@ func (w *warmer) store(ctx context.Context, p *WarmPrompt, scope string, render 
 	}
 	bounded, cancel := context.WithTimeout(ctx, m.o.SaveTimeout)
 	defer cancel()
-	a, err := m.o.Station.KVSave(bounded, s.id, len(s.tokens), &wire.KVSaveRequest{Scope: scope, Name: p.Name, Pin: p.Pin,
+	a, err := m.o.Station.KVSave(bounded, s.id, s.length, &wire.KVSaveRequest{Scope: scope, Name: p.Name, Pin: p.Pin,
 		TTLSeconds: int64(p.TTL.Seconds()), Release: true})
 	switch {
 	case err != nil:
@@ -264,7 +264,7 @@ func (w *warmer) store(ctx context.Context, p *WarmPrompt, scope string, render 
 	}
 	released = true
 	m.tell.wrote(a.Written)
-	return len(s.tokens), nil
+	return s.length, nil
 }
 
 // measureHead counts the tokens that any two conversations of this template

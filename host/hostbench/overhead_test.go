@@ -27,9 +27,8 @@ type load struct {
 	request  request
 }
 
-// loads gives those of a list on both ways to an answer, one call of the station
-// or a session with what liquid memory restores of it, and the relay: the least
-// that any program could take on this machine.
+// loads gives those of a list without liquid memory and with it, and the relay: the
+// least that any program could take on this machine.
 func loads(all []load, more string) (out []load) {
 	for _, liquid := range []bool{false, true} {
 		for _, l := range all {

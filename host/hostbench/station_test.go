@@ -31,7 +31,6 @@ type station struct {
 	clock   *clock
 	health  wire.Health
 	model   wire.Model
-	tokens  []int32 // of every prompt
 	idle    idle
 }
 
@@ -55,15 +54,12 @@ func newStation(t testing.TB, template string, step time.Duration, liquid bool) 
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "prompt", "testdata", "templates", template))
 	require.NoError(t, err)
-	s := &station{clock: newClock(step), tokens: make([]int32, promptTokens),
+	s := &station{clock: newClock(step),
 		health: wire.Health{Status: wire.StatusOK, Wire: wire.Version, Build: "fake", EngineABI: "fake", ContextLength: 8192, Cells: 8192, Sequences: 32,
 			Fork: 4, Embeddings: &wire.Embeddings{Pooling: "mean", Dimensions: dimensions, MaxTokens: 512, MaxInputs: 2048}, Rerank: &wire.Rerank{Scores: true, MaxTokens: 512, MaxDocuments: 2048},
-			KVSession: &liquid, DecodeNext: &liquid, Backend: wire.Backend{Selected: "cpu"}},
+			KVSession: &liquid, DecodeNext: &liquid, KVTurn: liquid, Backend: wire.Backend{Selected: "cpu"}},
 		model: wire.Model{Name: "fake", File: "fake.gguf", Digest: "d", Architecture: "qwen3", Vocabulary: 151936, KVCut: true, ChatTemplate: string(text),
 			Special: wire.SpecialTokens{EOSText: "<|im_end|>"}}}
-	for i := range s.tokens {
-		s.tokens[i] = int32(100 * i)
-	}
 	path := filepath.Join(t.TempDir(), "station.sock")
 	ln, err := net.Listen("unix", path)
 	require.NoError(t, err)
@@ -84,17 +80,16 @@ func (s *station) routes() http.Handler {
 	r.HandleFunc(wire.RouteHealth, func(w http.ResponseWriter, _ *http.Request) { answer(w, s.health) })
 	r.HandleFunc(wire.RouteModel, func(w http.ResponseWriter, _ *http.Request) { answer(w, s.model) })
 	r.HandleFunc(wire.RouteGenerate, func(w http.ResponseWriter, r *http.Request) {
-		q, ok := take[wire.GenerateRequest](w, r)
-		if ok {
-			s.stream(w, r, q.Answers(), texts(q.MaxTokens, &q.Sampling))
+		if q, ok := take[wire.GenerateRequest](w, r); ok {
+			if q.KV != nil {
+				send(w, wire.Frame{Type: wire.FrameRestored, Restored: &wire.KVRestored{PromptTokens: promptTokens, KVLoadResponse: loaded}})
+				_ = json.NewEncoder(w).Encode(wire.Frame{Type: wire.FrameEvaluated, Forward: &evaluated}) // with the first token
+			}
+			s.stream(w, r, q.Answers(), texts(q.MaxTokens, &q.Sampling), q.KV != nil)
 		}
 	})
 	r.HandleFunc(wire.RouteEmbed, func(w http.ResponseWriter, r *http.Request) {
-		q, ok := take[wire.EmbedRequest](w, r)
-		switch {
-		case ok && q.Input == nil:
-			answer(w, wire.EmbedResponse{Session: "s", Tokens: s.tokens, Staged: promptTokens})
-		case ok:
+		if q, ok := take[wire.EmbedRequest](w, r); ok {
 			n := len(q.Input)
 			answer(w, wire.VectorsResponse{Vectors: slices.Repeat([]wire.Vector{vector()}, n), Tokens: slices.Repeat([]int{promptTokens}, n), Dimensions: dimensions, Pooling: "mean"})
 		}
@@ -105,34 +100,15 @@ func (s *station) routes() http.Handler {
 			answer(w, wire.RerankResponse{Scores: slices.Repeat([]float64{1.25}, n), Tokens: slices.Repeat([]int{promptTokens}, n)})
 		}
 	})
-	r.HandleFunc(wire.RouteForward, func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := take[wire.ForwardRequest](w, r); ok {
-			send(w, wire.Frame{Type: wire.FrameDone, Forward: &wire.ForwardResponse{Session: "s", Position: promptTokens, Evaluated: promptTokens - 128, PrefillMS: 12.5, EngineMS: 12.25}})
-		}
-	})
-	r.HandleFunc(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request) {
-		if q, ok := take[wire.DecodeRequest](w, r); ok {
-			s.stream(w, r, q.Answers(), texts(q.N, q.Sampling))
-		}
-	})
-	verb := wire.RouteKVSession + "/"
-	r.HandleFunc(verb+wire.VerbLoad, func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := take[wire.KVLoadRequest](w, r); ok {
-			answer(w, wire.KVLoadResponse{Session: "s", Position: 128, Staged: promptTokens - 128, Tiers: wire.KVTiers{Warm: 128}, Reason: wire.KVEnds, DiffersAt: -1, LoadMS: 0.5})
-		}
-	})
-	r.HandleFunc(verb+wire.VerbSave, func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := take[wire.KVSaveRequest](w, r); ok {
-			answer(w, wire.KVSaveResponse{Saved: true, Tokens: promptTokens, Written: promptTokens - 128, Bytes: 1 << 20})
-		}
-	})
-	r.HandleFunc(verb+wire.VerbDelete, func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := take[wire.KVDeleteRequest](w, r); ok {
-			answer(w, wire.KVDeleteResponse{Session: true})
-		}
-	})
 	return r
 }
+
+// What it tells of a prompt of which it has the first two blocks.
+var (
+	loaded    = wire.KVLoadResponse{Position: 128, Staged: promptTokens - 128, Tiers: wire.KVTiers{Warm: 128}, Reason: wire.KVEnds, DiffersAt: -1, LoadMS: 0.5}
+	evaluated = wire.ForwardResponse{Position: promptTokens, Evaluated: promptTokens - 128, PrefillMS: 12.5, EngineMS: 12.25}
+	saved     = wire.KVSaveResponse{Saved: true, Tokens: promptTokens, Written: promptTokens - 128, Bytes: 1 << 20}
+)
 
 // take reads a request as the real station would; without ok it is refused.
 func take[T any](w http.ResponseWriter, r *http.Request) (q *T, ok bool) {
@@ -181,7 +157,7 @@ func texts(tokens int, q *wire.Sampling) []string {
 }
 
 // stream gives each of the answers the same texts.
-func (s *station) stream(w http.ResponseWriter, r *http.Request, answers int, texts []string) {
+func (s *station) stream(w http.ResponseWriter, r *http.Request, answers int, texts []string, keeps bool) {
 	for i, text := range texts {
 		s.clock.wait(r.Context().Done())
 		for c := range answers {
@@ -195,8 +171,15 @@ func (s *station) stream(w http.ResponseWriter, r *http.Request, answers int, te
 		reason = wire.ReasonEOG
 	}
 	for c := range answers {
-		send(w, wire.Frame{Type: wire.FrameDone, Choice: c, Done: &wire.Done{Reason: reason, PromptTokens: promptTokens, CompletionTokens: tokens, Seed: 1 << 62, Position: promptTokens + tokens,
-			Timings: wire.Timings{QueueMS: 0.012, TokenizeMS: 0.125, PrefillMS: 12.5, TTFTMS: 13.75, EngineMS: 12.25, DecodeMS: 2.5 * float64(tokens), TokensPerSecond: 400}}})
+		d := wire.Done{Reason: reason, PromptTokens: promptTokens, CompletionTokens: tokens, Seed: 1 << 62,
+			Timings: wire.Timings{QueueMS: 0.012, TokenizeMS: 0.125, PrefillMS: 12.5, TTFTMS: 13.75, EngineMS: 12.25, DecodeMS: 2.5 * float64(tokens), TokensPerSecond: 400}}
+		if keeps {
+			d.KVAnswer = &saved
+			if c == 0 {
+				d.KVPrompt = &saved
+			}
+		}
+		send(w, wire.Frame{Type: wire.FrameDone, Choice: c, Done: &d})
 	}
 }
 
