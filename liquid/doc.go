@@ -5,10 +5,12 @@
 // Its words: the *switch* is the conjunction of the setting, the station's
 // ability to save KV sessions, /decode-next and an architecture whose KV can be
 // cut; [State] is one reading of it. A [Stream] is one prompt with its choices:
-// on the *liquid path* it is a session of the station (embed, load, forward,
-// decode-next), on the *native path* one /generate; either evaluates the prompt
-// once and forks. Its *keeper* saves the prompt beside the decode, and each choice's
-// prompt and answer when that has ended. An [Outcome] tells what a prompt got and
+// on the *liquid path* it is a *turn*, one /generate that restores and saves, or
+// a session of the station (embed, load, forward, decode-next) where the station
+// does no turns or breakpoints have to be placed; on the *native path* a plain
+// /generate. Each evaluates the prompt once and forks. A session's *keeper* saves the
+// prompt beside the decode, and each choice's prompt and answer when that has ended;
+// of a turn the station does that. An [Outcome] tells what a prompt got and
 // left; a [Reason] why it got no more. A *scope* is whose
 // stored prefixes a request may use.
 //
@@ -27,6 +29,7 @@
 //     goes away; every goroutine belongs to the [Manager], whose Close waits.
 //   - With the switch off a request costs one atomic read more than without this
 //     package.
+//   - A turn that the station ignores is noticed by its first frame, told and used.
 //
 // The host calls [Manager.Look] at each look at its station and [Manager.Open]
 // for each prompt; it never speaks to /kv-session for a request itself.
