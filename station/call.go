@@ -79,7 +79,8 @@ type call struct {
 	from    int // pos at the start
 	dec     *decoding
 	turn    *wire.Sampling // of a session's decode call
-	restore *restore       // the call only restores stored KV
+	restore *restore       // the call restores stored KV: only that, or, of a turn, that first
+	kv      *turn          // nil: it is none
 	release bool           // the sequence ends with the call
 	leave   bool           // the last sampled token stays staged
 	session string

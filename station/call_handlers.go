@@ -19,6 +19,9 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) *wire.Er
 	if e == nil {
 		e = l.generates(r)
 	}
+	if e == nil {
+		e = l.checkTurn(q.KV)
+	}
 	if e != nil {
 		return e
 	}
@@ -46,6 +49,9 @@ func (st *Station) postGenerate(w http.ResponseWriter, r *http.Request) *wire.Er
 	if e != nil {
 		c.dropSamplers()
 		return e
+	}
+	if q.KV != nil {
+		defer l.makeTurn(r.Context(), c, q.KV)()
 	}
 	return st.stream(w, r, l, c)
 }

@@ -4,9 +4,10 @@
 // Words. A sequence is tokens with their KV. A call is one piece of work on a
 // sequence: evaluate tokens up to a target, then perhaps sample. /generate is a
 // call on a sequence of its own; /embed, /forward and /decode-next are calls on
-// a session's sequence. A fork is a call of several answers to one prompt, which
-// part when that is evaluated. A step is one turn of the loop: take what arrived,
-// plan a batch, decode, sample, send frames.
+// a session's sequence. A turn is a call of /generate that restores stored KV
+// before it evaluates, and saves what it has evaluated. A fork is a call of several
+// answers to one prompt, which part when that is evaluated. A step is one round of
+// the loop: take what arrived, plan a batch, decode, sample, send frames.
 //
 // Who owns what. The loop's goroutine alone touches the engine's context and a
 // sequence's place in the pool. A session's tokens belong to whoever holds its
@@ -21,6 +22,6 @@
 // cancelled call's sequence is gone before the next step.
 //
 // Files, in the order of a request: routes, requests (decoding and checks),
-// call_handlers, kv_handlers, sessions, loop, room, restore (loads), plan, step,
-// fork, pool, stem, capture (saves), text, output.
+// call_handlers, kv_handlers, turn, sessions, loop, room, restore (loads), plan,
+// step, fork, pool, stem, capture (saves), text, output.
 package station

@@ -42,13 +42,7 @@ func (st *Station) postKVLoad(w http.ResponseWriter, r *http.Request) *wire.Erro
 	var q wire.KVLoadRequest
 	l, e := st.openKV(w, r, &q)
 	if e == nil {
-		e = checkBytes("scope", q.Scope, maxScopeBytes)
-	}
-	if e == nil {
-		e = checkBytes("group", q.Group, maxGroupBytes)
-	}
-	if e == nil && q.WaitMS != nil && *q.WaitMS < 0 {
-		e = invalid("wait_ms", "wait_ms is %d; it must not be negative", *q.WaitMS)
+		e = checkLoad(&q)
 	}
 	if e != nil {
 		return e
@@ -61,35 +55,13 @@ func (st *Station) postKVLoad(w http.ResponseWriter, r *http.Request) *wire.Erro
 	if e != nil {
 		return e
 	}
-	tokens := s.seq.tokens
-	if prefix > len(tokens) {
+	if n := len(s.seq.tokens); prefix > n {
 		st.sessions.release(s)
-		return invalid(wire.HeaderPrefixLength, "%s is %d; the session has %d tokens staged", wire.HeaderPrefixLength, prefix, len(tokens))
+		return invalid(wire.HeaderPrefixLength, "%s is %d; the session has %d tokens staged", wire.HeaderPrefixLength, prefix, n)
 	}
-	x := &restore{scope: kvstore.Scope{Name: q.Scope, Adapters: s.seq.adapter}, tokens: tokens, limit: max(0, len(tokens)-1), keep: q.Keep, group: q.Group}
-	if prefix > 0 {
-		x.limit = min(x.limit, prefix)
-	}
-	gate := kvstore.Gate{TokenSeconds: l.gauges.tokenSeconds()}
-	if q.WaitMS != nil {
-		gate.Wait = time.Duration(*q.WaitMS) * time.Millisecond
-		x.giveUp = arrived.Add(gate.Wait)
-	}
-	x.match = l.store.Find(x.scope, tokens, x.limit)
-	defer x.match.Release()
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	if x.match.Tokens() < x.limit && l.cold {
-		ctx, stop := context.WithCancel(r.Context())
-		defer stop() // whoever needs no more reads must not wait for them
-		x.fetching.Store(true)
-		reading.Go(func() {
-			x.match.Fetch(ctx, gate)
-			x.fetching.Store(false)
-			l.signal()
-		})
-	}
-	c := &call{seq: s.seq, target: len(tokens), session: s.id, home: s, restore: x, arrived: arrived, out: newOutput()}
+	x := newRestore(s.seq, &q, prefix)
+	defer l.find(r.Context(), x, &q, arrived)()
+	c := &call{seq: s.seq, target: len(s.seq.tokens), session: s.id, home: s, restore: x, arrived: arrived, out: newOutput()}
 	last, e := st.await(r, l, c, nil)
 	if e == nil && last.Error != nil {
 		e = last.Error
@@ -99,6 +71,39 @@ func (st *Station) postKVLoad(w http.ResponseWriter, r *http.Request) *wire.Erro
 	}
 	writeJSON(w, http.StatusOK, x.answer)
 	return nil
+}
+
+// find looks up what is stored of a restore's tokens and begins to read what only the
+// cold tier has. What it returns must be called when the loop has let go of the restore's
+// call, and waits for the reader.
+func (l *loop) find(ctx context.Context, x *restore, q *wire.KVLoadRequest, arrived time.Time) (end func()) {
+	gate := kvstore.Gate{TokenSeconds: l.gauges.tokenSeconds()}
+	if q.WaitMS != nil {
+		gate.Wait = time.Duration(*q.WaitMS) * time.Millisecond
+		x.giveUp = arrived.Add(gate.Wait)
+	}
+	x.match = l.store.Find(x.scope, x.tokens, x.limit)
+	if x.match.Tokens() >= x.limit || !l.cold {
+		x.leave = sync.OnceFunc(x.match.Release)
+		return x.leave
+	}
+	// A caller who goes away ends the call, and that the reads: the match is the loop's
+	// until then.
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	x.leave = stop // whoever needs no more reads must not wait for them
+	x.fetching.Store(true)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer x.match.Release()
+		x.match.Fetch(ctx, gate)
+		x.fetching.Store(false)
+		l.signal()
+		<-ctx.Done()
+	})
+	return func() {
+		stop()
+		reading.Wait()
+	}
 }
 
 func (st *Station) postKVSave(w http.ResponseWriter, r *http.Request) *wire.Error {
@@ -274,6 +279,23 @@ func prefixLength(r *http.Request) (int, *wire.Error) {
 	return n, nil
 }
 
+func checkLoad(q *wire.KVLoadRequest) *wire.Error {
+	if e := checkBytes("scope", q.Scope, maxScopeBytes); e != nil {
+		return e
+	}
+	if q.WaitMS != nil && *q.WaitMS < 0 {
+		return invalid("wait_ms", "wait_ms is %d; it must not be negative", *q.WaitMS)
+	}
+	return checkBytes("group", q.Group, maxGroupBytes)
+}
+
+func checkTTL(seconds int64) *wire.Error {
+	if seconds < 0 || seconds > int64(maxTTL/time.Second) {
+		return invalid("ttl_seconds", "ttl_seconds is %d; allowed is 0 to %d", seconds, int64(maxTTL/time.Second))
+	}
+	return nil
+}
+
 func checkSave(q *wire.KVSaveRequest, prefix int) *wire.Error {
 	for _, f := range []struct {
 		name, value string
@@ -283,8 +305,8 @@ func checkSave(q *wire.KVSaveRequest, prefix int) *wire.Error {
 			return e
 		}
 	}
-	if q.TTLSeconds < 0 || q.TTLSeconds > int64(maxTTL/time.Second) {
-		return invalid("ttl_seconds", "ttl_seconds is %d; allowed is 0 to %d", q.TTLSeconds, int64(maxTTL/time.Second))
+	if e := checkTTL(q.TTLSeconds); e != nil {
+		return e
 	}
 	if len(q.Points) > maxPoints {
 		return invalid("points", "points has %d entries; at most %d are allowed", len(q.Points), maxPoints)

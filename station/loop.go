@@ -35,6 +35,7 @@ type loop struct {
 	reqs    []engine.SampleRequest
 	who     []*call // of reqs
 	parting []*call // trunks whose branches draw their first token
+	turns   []*call // that drew their first token, or their last
 	sampled []engine.Sampled
 	isEOG   map[engine.Token]bool
 
@@ -311,9 +312,10 @@ func (l *loop) admit() {
 				i++
 			case c.seq.id == noSeq && c.restores():
 			default:
-				l.waiting = without(l.waiting, c)
-				c.started = time.Now()
 				l.restoreNow(c)
+				if at := slices.Index(l.waiting, c); at >= 0 {
+					i = at // a turn, which goes on; others before it may have been ended
+				}
 			}
 			continue
 		}
@@ -436,7 +438,7 @@ func (l *loop) count() {
 // tell of.
 func (l *loop) tellQueue() {
 	for i, c := range l.waiting {
-		if c.progress && c.firstToken.IsZero() && c.place != i+1 {
+		if c.progress && c.restore == nil && c.firstToken.IsZero() && c.place != i+1 {
 			c.place = i + 1
 			c.put(wire.Frame{Type: wire.FrameProgress, Progress: &wire.Progress{
 				Queue: c.place, Position: c.seq.pos, Total: c.target}})

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"thoth/station/engine"
@@ -42,11 +44,21 @@ func decodeBody(w http.ResponseWriter, r *http.Request, limit int64, v any) *wir
 	case errors.As(err, &big):
 		return &wire.Error{Code: wire.CodeTooLarge, Message: fmt.Sprintf("the body is larger than %d bytes", limit)}
 	case errors.As(err, &typ):
-		return invalid(typ.Field, "%s cannot be %s; want %s", typ.Field, typ.Value, typ.Type)
+		field := fieldPath(typ.Field)
+		return invalid(field, "%s cannot be %s; want %s", field, typ.Value, typ.Type)
 	case errors.Is(err, io.EOF):
 		return invalid("", "the body is empty; want a JSON object")
 	}
 	return invalid("", "the body is not valid JSON: %v", err)
+}
+
+// fieldPath is a field's path in the request. encoding/json also names the Go structs
+// that are embedded on the way; the wire's own names begin with a small letter.
+func fieldPath(path string) string {
+	names := slices.DeleteFunc(strings.Split(path, "."), func(name string) bool {
+		return name != "" && unicode.IsUpper(rune(name[0]))
+	})
+	return strings.Join(names, ".")
 }
 
 // tokenize turns a prompt into tokens. Text that is appended to a sequence gets

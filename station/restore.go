@@ -33,8 +33,9 @@ const promiseGrace = 100 * time.Millisecond
 // prefill.
 const leastShared = 16
 
-// restore is the work of /kv-session/load: give a session's sequence the longest
-// stored prefix of its tokens, from the pool itself (hot), or copied from blocks.
+// restore is the work of /kv-session/load, and the first of a turn: give a sequence
+// the longest stored prefix of its tokens, from the pool itself (hot), or copied from
+// blocks.
 type restore struct {
 	scope  kvstore.Scope
 	tokens []engine.Token // all staged
@@ -43,7 +44,8 @@ type restore struct {
 	group  string
 
 	match    *kvstore.Match // the loop's only while fetching is false
-	fetching atomic.Bool    // the handler is still reading from the cold tier
+	fetching atomic.Bool    // a goroutine of the handler is still reading from the cold tier
+	leave    func()         // the loop needs match no more
 
 	giveUp    time.Time // wait for others no longer
 	waiting   time.Time // since when it waits, zero: it does not
@@ -54,6 +56,15 @@ type restore struct {
 	warm int // positions the match gives, 0 unless more than hot
 
 	answer wire.KVLoadResponse
+}
+
+// newRestore is a restore of a sequence's tokens; limit bounds the positions, 0 does not.
+func newRestore(s *sequence, q *wire.KVLoadRequest, limit int) *restore {
+	x := &restore{scope: kvstore.Scope{Name: q.Scope, Adapters: s.adapter}, tokens: s.tokens, limit: max(0, len(s.tokens)-1), keep: q.Keep, group: q.Group}
+	if limit > 0 {
+		x.limit = min(x.limit, limit)
+	}
+	return x
 }
 
 // chooseSource decides where a load's KV comes from. It reports false while another
@@ -171,7 +182,7 @@ func (l *loop) nextPromise() time.Time {
 }
 
 // restoreNow gives a placed, or a not yet placed, sequence its KV and ends the
-// call.
+// call, unless that is a turn, which goes on.
 func (l *loop) restoreNow(c *call) {
 	x, s := c.restore, c.seq
 	start := time.Now()
@@ -217,7 +228,12 @@ func (l *loop) restoreNow(c *call) {
 	l.explain(x, s.pos, failed)
 	x.answer.Session, x.answer.Position, x.answer.Staged = c.session, s.pos, len(x.tokens)-s.pos
 	x.answer.LoadMS = ms(start, time.Now())
-	l.finish(c)
+	x.leave()
+	if c.kv == nil {
+		l.finish(c)
+	} else {
+		c.restored()
+	}
 }
 
 // explain says why no more was restored.

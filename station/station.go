@@ -216,7 +216,7 @@ func (st *Station) health() wire.Health {
 		proven, saves := l.unproven == nil && !l.encoder(), l.kvOff == ""
 		h.Embeddings, h.Rerank = l.embeddings(), l.reranks()
 		h.Fork = l.forks()
-		h.DecodeNext, h.KVSession, h.KVReason = &proven, &saves, l.kvOff
+		h.DecodeNext, h.KVSession, h.KVTurn, h.KVReason = &proven, &saves, saves, l.kvOff
 	}
 	if st.opts.NoKVSession {
 		h.KVSession, h.DecodeNext, h.KVReason = nil, nil, ""

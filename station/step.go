@@ -180,7 +180,7 @@ func (l *loop) decodeFailed(plan []share, err error) {
 // sample draws a token for every call whose tokens are all evaluated, and ends
 // the calls that are complete.
 func (l *loop) sample(plan []share) {
-	l.reqs, l.who, l.parting = l.reqs[:0], l.who[:0], l.parting[:0]
+	l.reqs, l.who, l.parting, l.turns = l.reqs[:0], l.who[:0], l.parting[:0], l.turns[:0]
 	row := 0
 	var finished, orphans []*call
 	for _, s := range plan {
@@ -233,14 +233,17 @@ func (l *loop) sample(plan []share) {
 			}
 		}
 	}
-	for _, c := range l.parting {
-		l.parted(c)
-	}
 	for _, c := range finished {
 		l.finish(c)
 	}
 	for _, c := range orphans {
 		l.fail(c, &wire.Error{Code: wire.CodeEngine, Retryable: true, Message: "the session's logits are lost; start a new session"})
+	}
+	for _, c := range l.turns {
+		l.settle(c)
+	}
+	for _, c := range l.parting { // last: a branch that has ended is not to follow
+		l.parted(c)
 	}
 }
 
@@ -257,9 +260,11 @@ func (l *loop) undrawn(err error) *wire.Error {
 func (l *loop) took(c *call, s engine.Sampled) {
 	d := c.dec
 	c.seq.forgetRow()
-	if c.firstToken.IsZero() {
+	first := c.firstToken.IsZero()
+	if first {
 		c.firstToken = time.Now()
 		d.prompt = c.seq.pos
+		c.tellEvaluated()
 	}
 	c.seq.tokens = append(c.seq.tokens, s.Token)
 	c.target++
@@ -294,7 +299,10 @@ func (l *loop) took(c *call, s engine.Sampled) {
 		c.put(wire.Frame{Type: wire.FrameText, Text: text, Tokens: d.tokens, Logprobs: lps})
 		d.tokens = nil
 	}
-	if d.ended != "" && (c.release || c.leave) {
+	switch {
+	case c.kv != nil && (first || d.ended != ""):
+		l.turns = append(l.turns, c)
+	case d.ended != "" && (c.release || c.leave):
 		l.finish(c) // nobody needs the last token evaluated
 	}
 }
@@ -318,6 +326,9 @@ func (l *loop) finish(c *call) {
 	c.over = true
 	l.remove(c)
 	frame := c.doneFrame(time.Now())
+	if c.kv != nil {
+		l.saveTurn(c, frame.Done)
+	}
 	if c.release {
 		l.discard(c.seq)
 	} else {
@@ -367,15 +378,16 @@ func (c *call) doneFrame(now time.Time) wire.Frame {
 		return wire.Frame{Type: wire.FrameDone}
 	}
 	if c.dec == nil {
-		return wire.Frame{Type: wire.FrameDone, Forward: &wire.ForwardResponse{
-			Session: c.session, Position: c.seq.pos, Remaining: len(c.seq.tokens) - c.seq.pos, Evaluated: c.seq.pos - c.from,
-			QueueMS: ms(c.queued, c.started), PrefillMS: ms(c.started, now), EngineMS: milliseconds(c.engine), Logprobs: c.logprobs,
-		}}
+		return wire.Frame{Type: wire.FrameDone, Forward: c.forwarded(now)}
 	}
 	d := c.dec
 	t := wire.Timings{
 		QueueMS: ms(c.queued, c.started), TokenizeMS: ms(c.arrived, c.queued),
 		PrefillMS: ms(c.started, c.firstToken), TTFTMS: ms(c.arrived, c.firstToken), EngineMS: milliseconds(c.engine), DecodeMS: ms(c.firstToken, now),
+	}
+	if c.kv != nil {
+		t.TokenizeMS = ms(c.arrived, c.kv.queued)
+		t.QueueMS += c.kv.waited
 	}
 	if d.sampled > 1 && t.DecodeMS > 0 {
 		t.TokensPerSecond = float64(d.sampled-1) / t.DecodeMS * 1000
@@ -388,6 +400,14 @@ func (c *call) doneFrame(now time.Time) wire.Frame {
 		done.Seed = c.seq.sampler.Seed()
 	}
 	return wire.Frame{Type: wire.FrameDone, Done: done}
+}
+
+// forwarded tells what a call has evaluated.
+func (c *call) forwarded(now time.Time) *wire.ForwardResponse {
+	return &wire.ForwardResponse{
+		Session: c.session, Position: c.seq.pos, Remaining: len(c.seq.tokens) - c.seq.pos, Evaluated: c.seq.pos - c.from,
+		QueueMS: ms(c.queued, c.started), PrefillMS: ms(c.started, now), EngineMS: milliseconds(c.engine), Logprobs: c.logprobs,
+	}
 }
 
 func ms(from, to time.Time) float64 {
