@@ -20,6 +20,10 @@
 // record ends a TTL after it was created, used or not: it is not found from then on,
 // and its object goes with the next sweep.
 //
+// A record that was put is found from then on, by every process, and is synced about a
+// second later, with all that were put meanwhile: a loss of power may take the last ones,
+// or tear them.
+//
 // What fails a check is deleted, counted, and answered like what is not there. With a
 // key, records are sealed and their names are made with it: with another, nothing is
 // found.
@@ -27,7 +31,8 @@
 // Who reads may be charged before anything is read, by a [Charge].
 //
 // No call takes longer than its timeout, even when the operating system hangs in it;
-// a bucket that fails three times in a row is left alone and tried again behind.
+// a bucket that fails three times in a row, or at a sync, is left alone and tried again
+// behind.
 // Opening and listing are behind as well: neither a start nor a request waits for
 // them. Close waits for what runs.
 package stored

@@ -126,6 +126,8 @@ type faulty struct {
 	fail      error         // of all calls
 	failWrite error         // of writes
 	freeze    chan struct{} // calls wait for it, whatever their context says; nil: none do
+	sync      func() error  // nil: it works
+	syncs     int
 }
 
 func newFaulty(t testing.TB) *faulty {
@@ -155,17 +157,50 @@ func (f *faulty) before(ctx context.Context) error {
 	return fail
 }
 
-func (f *faulty) Write(ctx context.Context, name string, fill func(io.Writer) error) error {
+func (f *faulty) beforeWrite(ctx context.Context) error {
 	if err := f.before(ctx); err != nil {
 		return err
 	}
 	f.mu.Lock()
-	err := f.failWrite
-	f.mu.Unlock()
-	if err != nil {
+	defer f.mu.Unlock()
+	return f.failWrite
+}
+
+func (f *faulty) Write(ctx context.Context, name string, fill func(io.Writer) error) error {
+	if err := f.beforeWrite(ctx); err != nil {
 		return err
 	}
 	return f.Objects.Write(ctx, name, fill)
+}
+
+func (f *faulty) Put(ctx context.Context, name string, content []byte) error {
+	if err := f.beforeWrite(ctx); err != nil {
+		return err
+	}
+	return f.Objects.Put(ctx, name, content)
+}
+
+func (f *faulty) Sync() error {
+	f.mu.Lock()
+	f.syncs++
+	sync := f.sync
+	f.mu.Unlock()
+	if sync != nil {
+		return sync()
+	}
+	return f.Objects.Sync()
+}
+
+func (f *faulty) setSync(sync func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sync = sync
+}
+
+func (f *faulty) synced() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.syncs
 }
 
 func (f *faulty) Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error) {

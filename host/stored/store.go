@@ -64,10 +64,11 @@ type Store struct {
 	writes  bucket.Breaker
 	counts  counts
 
-	calls  chan struct{} // a place for each call
-	probes chan struct{} // asks the keeper to try the bucket again
-	stop   context.CancelFunc
-	keeper sync.WaitGroup
+	calls    chan struct{} // a place for each call
+	probes   chan struct{} // asks the keeper to try the bucket again
+	unsynced chan struct{} // asks for a sync
+	stop     context.CancelFunc
+	keeper   sync.WaitGroup
 }
 
 // opened is a bucket that has been tried.
@@ -89,7 +90,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // start makes a store of what open gives.
 func start(ctx context.Context, o Options, open opener) *Store {
 	s := &Store{o: o, codec: newCodec(o.Key), index: newIndex(), stop: func() {},
-		calls: make(chan struct{}, mostCalls), probes: make(chan struct{}, 1)}
+		calls: make(chan struct{}, mostCalls), probes: make(chan struct{}, 1), unsynced: make(chan struct{}, 1)}
 	if o.Address == None {
 		s.counts.off("turned off by THOTH_RESPONSES_STORE")
 		return s
@@ -99,6 +100,7 @@ func start(ctx context.Context, o Options, open opener) *Store {
 	s.stop = stop
 	tried := make(chan struct{})
 	s.keeper.Go(func() { s.keep(work, open, sync.OnceFunc(func() { close(tried) })) })
+	s.keeper.Go(func() { s.syncLoop(work) })
 	grace := time.NewTimer(openGrace)
 	defer grace.Stop()
 	select {
@@ -108,11 +110,18 @@ func start(ctx context.Context, o Options, open opener) *Store {
 	return s
 }
 
-// Close ends what goes on behind and waits for all calls, each of which ends in its time. A
-// call that the operating system does not give back is left, and told.
+// Close ends what goes on behind, syncs what was put, and waits for all calls, each of which
+// ends in its time. A call that the operating system does not give back is left, and told.
 func (s *Store) Close() error {
 	s.stop()
 	s.keeper.Wait()
+	select {
+	case <-s.unsynced:
+		if _, err := call(context.Background(), s, s.sync); err != nil {
+			s.o.Log.Error().Str("reason", bucket.Sentence(err)).Msg("the last responses may not be on the disk")
+		}
+	default:
+	}
 	late := time.NewTimer(s.o.Timeout)
 	defer late.Stop()
 	for range cap(s.calls) {
@@ -144,7 +153,8 @@ func (s *Store) Fits(r *Record) error {
 }
 
 // Put stores a record, in place of one of the same id. It is found from now on, by
-// every host.
+// every host, and after the end of this process. A loss of power may take it until the next
+// sync, about [syncAfter] later.
 func (s *Store) Put(ctx context.Context, r *Record) error {
 	if err := s.Fits(r); err != nil {
 		return err
@@ -166,12 +176,13 @@ func (s *Store) Put(ctx context.Context, r *Record) error {
 		return s.note(ctx, &s.writes, "writing", err)
 	}
 	_, err = call(ctx, s, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, b.Write(ctx, n.String(), bucket.Writing(object))
+		return struct{}{}, b.Put(ctx, n.String(), object)
 	})
 	if err = s.note(ctx, &s.writes, "writing", err); err != nil {
 		return err
 	}
 	landed = r
+	ask(s.unsynced)
 	return nil
 }
 
@@ -320,14 +331,23 @@ func (s *Store) usable(of *bucket.Breaker) (*opened, error) {
 // note notes how a call went. Three failures in a row, and the bucket is left alone.
 func (s *Store) note(ctx context.Context, of *bucket.Breaker, doing string, err error) error {
 	if of.Record(ctx, err) {
-		s.o.Log.Error().Str("reason", bucket.Sentence(err)).Msgf("the store of responses fails at %s; it is tried again behind", doing)
-		select {
-		case s.probes <- struct{}{}:
-		default:
-		}
+		s.tripped(doing, err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s the store of responses: %w", doing, err)
 	}
 	return nil
+}
+
+func (s *Store) tripped(doing string, err error) {
+	s.o.Log.Error().Str("reason", bucket.Sentence(err)).Msgf("the store of responses fails at %s; it is tried again behind", doing)
+	ask(s.probes)
+}
+
+// ask asks for what is done once, however many ask.
+func ask(of chan<- struct{}) {
+	select {
+	case of <- struct{}{}:
+	default:
+	}
 }

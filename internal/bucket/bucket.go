@@ -33,6 +33,8 @@ type Object struct {
 // A name that is not there is [ErrNotFound].
 type Objects interface {
 	Write(ctx context.Context, name string, fill func(io.Writer) error) error
+	Put(ctx context.Context, name string, content []byte) error
+	Sync() error
 	Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error)
 	Stat(ctx context.Context, name string) (Object, error)
 	Top(ctx context.Context, each func(Object) error) error
@@ -49,8 +51,11 @@ type Bucket struct {
 	Dir  string // of a folder: absolute, no links
 
 	bucket  *blob.Bucket
-	timeout time.Duration        // of a page of a listing
-	sync    func(*os.File) error // before a file gets its name
+	timeout time.Duration // of a page of a listing
+
+	// Of a folder, replaced in tests.
+	sync     func(*os.File) error // before a file gets its name
+	syncDisk func(dir string) error
 }
 
 // address is what the URL of a store says (see the package comment).
@@ -165,48 +170,48 @@ func openFolder(dir string, create bool) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Bucket{Kind: fileblob.Scheme, Dir: dir, bucket: bucket, sync: (*os.File).Sync}, nil
+	return &Bucket{Kind: fileblob.Scheme, Dir: dir, bucket: bucket, sync: (*os.File).Sync, syncDisk: syncDisk}, nil
 }
 
 // Write stores what fill writes, whole or not at all. A file is synced before it
 // gets its name; the folder is not, so a loss of power may lose it, never tear it.
 func (s *Bucket) Write(ctx context.Context, name string, fill func(io.Writer) error) error {
-	err := s.write(ctx, name, fill)
-	if s.Dir != "" && errors.Is(err, os.ErrNotExist) {
-		err = s.write(ctx, name, fill) // another process swept the empty folder meanwhile
+	if s.Dir != "" {
+		return writeFile(ctx, s.path(name), fill, s.sync)
 	}
-	return err
-}
-
-func (s *Bucket) write(ctx context.Context, name string, fill func(io.Writer) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var f *os.File
 	w, err := s.bucket.NewWriter(ctx, name, &blob.WriterOptions{
-		ContentType: "application/octet-stream", // said, so that the driver opens at once
-		BeforeWrite: func(as func(any) bool) error {
-			if !as(&f) {
-				return nil
-			}
-			return f.Chmod(0o600)
-		},
+		ContentType: "application/octet-stream", // said, or the driver looks for it in the bytes
 	})
 	if err != nil {
 		return err
 	}
-	if err = fill(w); err == nil && f != nil {
-		err = s.sync(f)
-	}
-	if err != nil {
+	if err := fill(w); err != nil {
 		cancel() // makes Close give the write up
 		_ = w.Close()
-	} else {
-		err = w.Close()
+		return err
 	}
-	if err != nil && f != nil {
-		_ = os.Remove(f.Name()) // the driver leaves it when closing fails
+	return w.Close()
+}
+
+// Put stores content, whole or not at all, and costs less than Write: a file is not
+// synced. Until the next Sync, or until the system has written it by itself, a loss of
+// power may lose it, or leave its name with other bytes: who reads it must check.
+func (s *Bucket) Put(ctx context.Context, name string, content []byte) error {
+	if s.Dir != "" && syncsDisks {
+		return writeFile(ctx, s.path(name), Writing(content), nil)
 	}
-	return err
+	return s.Write(ctx, name, Writing(content))
+}
+
+// Sync makes all that was Put before survive a loss of power. It takes until the disk has
+// all that waits for it, which may be others' files and many, and hears of no context.
+func (s *Bucket) Sync() error {
+	if s.Dir != "" {
+		return s.syncDisk(s.Dir)
+	}
+	return nil
 }
 
 // Read opens the first limit bytes of an object, all if limit is below 0, and

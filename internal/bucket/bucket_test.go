@@ -63,6 +63,67 @@ func TestBucket_SyncsBeforeAFileHasItsName(t *testing.T) {
 	require.Equal(t, []string{"a/b/c"}, files(t, b.Dir), "the half file is gone")
 }
 
+func TestBucket_PutsWithoutASync(t *testing.T) {
+	if !syncsDisks {
+		t.Skip("no disk is synced as a whole here")
+	}
+	b := open(t, t.TempDir())
+	b.sync = func(*os.File) error { return errors.New("nobody asked for it") }
+	require.NoError(t, b.Put(t.Context(), "a/b", []byte("bytes")))
+	require.NoError(t, b.Put(t.Context(), "a/b", []byte("other")))
+	got, err := os.ReadFile(filepath.Join(b.Dir, "a/b"))
+	require.NoError(t, err)
+	require.Equal(t, "other", string(got))
+	require.Equal(t, []string{"a/b"}, files(t, b.Dir))
+	for path, mode := range map[string]fs.FileMode{"a/b": 0o600, "a": 0o700} {
+		i, err := os.Stat(filepath.Join(b.Dir, path))
+		require.NoError(t, err)
+		require.Equal(t, mode, i.Mode().Perm(), path)
+	}
+
+	var synced []string
+	sync := b.syncDisk
+	b.syncDisk = func(dir string) error { synced = append(synced, dir); return sync(dir) }
+	require.NoError(t, b.Sync())
+	require.Equal(t, []string{b.Dir}, synced)
+	require.NoError(t, os.RemoveAll(b.Dir))
+	require.ErrorIs(t, b.Sync(), fs.ErrNotExist)
+}
+
+func TestBucket_PutsAndSyncsWhereThereAreNoFiles(t *testing.T) {
+	b := open(t, "mem://")
+	require.NoError(t, b.Put(t.Context(), "a/b", []byte("bytes")))
+	require.NoError(t, b.Sync())
+	o, err := b.Stat(t.Context(), "a/b")
+	require.NoError(t, err)
+	require.EqualValues(t, 5, o.Size)
+}
+
+// What a process leaves that dies in the middle of writing.
+func TestWriteFile_NamesNothingByHalf(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a", "b")
+	require.NoError(t, writeFile(t.Context(), path, Writing([]byte("old")), nil))
+	require.NoError(t, writeFile(t.Context(), path, func(w io.Writer) error {
+		_, err := w.Write([]byte("half"))
+		require.NoError(t, err)
+		names := files(t, dir)
+		require.Len(t, names, 2)
+		require.Regexp(t, `^a/b\.[0-9A-Za-z]+\.tmp$`, names[1])
+		got, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, "old", string(got))
+		return nil
+	}, nil))
+
+	given, up := context.WithCancel(t.Context())
+	require.ErrorIs(t, writeFile(given, path, func(io.Writer) error { up(); return nil }, nil), context.Canceled)
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "half", string(got))
+	require.Equal(t, []string{"a/b"}, files(t, dir))
+}
+
 func TestBucket_AWriteThatFailsLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for name, b := range map[string]*Bucket{"folder": open(t, dir), "mem": open(t, "mem://")} {
@@ -176,6 +237,19 @@ func TestBreaker_CountsARow(t *testing.T) {
 	_, open := b.Open()
 	require.True(t, open)
 	require.EqualValues(t, 24, b.Count())
+}
+
+func TestBreaker_TripsByOneThatTellsOfMany(t *testing.T) {
+	var b Breaker
+	require.True(t, b.Trip(os.ErrDeadlineExceeded))
+	require.False(t, b.Trip(errors.New("again")), "it opens once")
+	reason, open := b.Open()
+	require.True(t, open)
+	require.Equal(t, "it answers with errors", reason)
+	require.EqualValues(t, 2, b.Count())
+	require.False(t, b.Record(t.Context(), nil))
+	_, open = b.Open()
+	require.False(t, open)
 }
 
 func TestBelow_IsAFolderInTheStore(t *testing.T) {

@@ -79,7 +79,7 @@ func readDir(ctx context.Context, dir string, each func(fs.DirEntry, fs.FileInfo
 // file's time, so that the order of eviction survives a restart.
 func (s *Bucket) Used(name string, at time.Time) {
 	if s.Dir != "" {
-		_ = os.Chtimes(filepath.Join(s.Dir, filepath.FromSlash(name)), time.Time{}, at)
+		_ = os.Chtimes(s.path(name), time.Time{}, at)
 	}
 }
 

@@ -1,0 +1,108 @@
+package stored
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSync_IsOneForManyAndBehindThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(t)
+		s := over(t, f, Options{Log: zerolog.Nop()})
+		defer func() { require.NoError(t, s.Close()) }()
+		synctest.Wait()
+		began := time.Now()
+		for i := range 20 {
+			put(t, s, record(fmt.Sprint(i), "", 1))
+		}
+		require.Zero(t, time.Since(began))
+		require.Zero(t, f.synced(), "nobody waits for it")
+		time.Sleep(syncAfter)
+		synctest.Wait()
+		require.Equal(t, 1, f.synced())
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, f.synced(), "nothing is put, and nothing synced")
+		put(t, s, record("a", "", 1))
+		time.Sleep(syncAfter)
+		synctest.Wait()
+		require.Equal(t, 2, f.synced())
+	})
+}
+
+func TestSync_OneThatFailsOpensTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(t)
+		s := over(t, f, Options{Log: zerolog.Nop()})
+		defer func() { require.NoError(t, s.Close()) }()
+		synctest.Wait()
+		f.setSync(func() error { return os.NewSyscallError("syncfs", syscall.EIO) })
+		put(t, s, record("a", "", 1))
+		require.True(t, s.State().On())
+		time.Sleep(syncAfter)
+		synctest.Wait()
+		st := s.State()
+		require.Equal(t, "failing", st.State)
+		require.Equal(t, "writing: input/output error", st.Reason)
+		require.EqualValues(t, 2, st.Failures, "and it was tried again at once")
+		require.ErrorIs(t, s.Put(t.Context(), record("b", "", 1)), ErrFailing)
+		_, err := s.Get(t.Context(), scope, "a")
+		require.NoError(t, err, "it still reads")
+		time.Sleep(time.Hour)
+		require.Equal(t, "failing", s.State().State, "it is tried, and fails")
+
+		f.setSync(nil)
+		time.Sleep(2 * lastRetry)
+		synctest.Wait()
+		require.True(t, s.State().On())
+		put(t, s, record("b", "", 1))
+	})
+}
+
+func TestSync_OneThatHangsHoldsUpNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(t)
+		s := over(t, f, Options{Timeout: 2 * time.Second, Log: zerolog.Nop()})
+		synctest.Wait()
+		freeze := make(chan struct{})
+		f.setSync(func() error { <-freeze; return nil })
+		for i := range 10 {
+			began := time.Now()
+			put(t, s, record(fmt.Sprint(i), "", 1))
+			_, err := s.Get(t.Context(), scope, fmt.Sprint(i))
+			require.NoError(t, err)
+			require.Zero(t, time.Since(began))
+			time.Sleep(time.Minute)
+		}
+		require.Equal(t, 1, f.synced(), "a second one is not begun over it")
+		require.True(t, s.State().On(), "a disk may have gigabytes to write first")
+		began := time.Now()
+		require.ErrorContains(t, s.Close(), "have not come back")
+		require.Equal(t, 2*s.o.Timeout, time.Since(began), "of the last sync, and of the one that hangs")
+		close(freeze)
+	})
+}
+
+func TestClose_SyncsWhatWasPutLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFaulty(t)
+		s := over(t, f, Options{Log: zerolog.Nop()})
+		synctest.Wait()
+		require.NoError(t, s.Put(context.Background(), record("a", "", 1)))
+		synctest.Wait() // it waits for others by now
+		require.NoError(t, s.Close())
+		require.Equal(t, 1, f.synced())
+
+		s = over(t, f, Options{Log: zerolog.Nop()})
+		synctest.Wait()
+		require.NoError(t, s.Close())
+		require.Equal(t, 1, f.synced(), "nothing was put")
+	})
+}
