@@ -103,10 +103,15 @@ func (wholeAnswer) broken() error { return nil }
 
 // writeWhole answers a job that went well, within timeout.
 func (j *job) writeWhole(w http.ResponseWriter, v any, timeout time.Duration) {
+	j.writeEncoded(w, openai.Encode(v), timeout)
+}
+
+// writeEncoded is writeWhole of what is JSON.
+func (j *job) writeEncoded(w http.ResponseWriter, b []byte, timeout time.Duration) {
 	for name, value := range headersOf(j.outcome()) {
 		w.Header().Set(name, value)
 	}
-	writeSlowly(w, v, timeout)
+	writePieces(w, append(b, '\n'), timeout)
 }
 
 // A client must take each piece of an answer within the time of one write, and all of it
@@ -118,15 +123,10 @@ const (
 	leastRate = 256 << 10 // 2 Mbit/s: a poor phone has as much
 )
 
-// writeSlowly answers with one of our own types, each piece of it within timeout:
-// a large answer takes a slow client longer than one write may. Its end goes out
-// with the handler's, when the place has been left: a client that sees it may ask
-// again, also where its key allows one request at a time.
-func writeSlowly(w http.ResponseWriter, v any, timeout time.Duration) {
-	writePieces(w, append(openai.Encode(v), '\n'), timeout)
-}
-
-// writePieces is writeSlowly of what is JSON.
+// writePieces answers with JSON, each piece of it within timeout: a large answer takes
+// a slow client longer than one write may. Its end goes out with the handler's, when the
+// place has been left: a client that sees it may ask again, also where its key allows one
+// request at a time.
 func writePieces(w http.ResponseWriter, b []byte, timeout time.Duration) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/host/openai"
 	"thoth/station/wire"
 )
 
@@ -40,7 +41,7 @@ func (w *deadlineWriter) Write(b []byte) (int, error) {
 func TestAnswer_EachPieceOfALargeOneHasItsTime(t *testing.T) {
 	w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
 	text := strings.Repeat("a", 600<<10)
-	writeSlowly(w, text, time.Minute)
+	writePieces(w, append(openai.Encode(text), '\n'), time.Minute)
 	require.Equal(t, []int{256 << 10, 256 << 10, 88<<10 + 3}, w.writes)
 	require.Zero(t, w.stale)
 	require.False(t, w.Flushed)

@@ -157,12 +157,13 @@ func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, 
 		}
 	}
 	end := &runEnd{s: s, run: run, j: j, resp: q.resp}
+	see := func(*responses.Response) []byte { end.see(ctx); return nil }
 	w := newRunWriter(run.log)
 	var out sink
 	if run.log != nil {
-		out = newResponseStream(w, j, q.resp, s.o.WriteTimeout, func(*responses.Response) { end.see(ctx) })
+		out = newResponseStream(w, j, q.resp, s.o.WriteTimeout, see)
 	} else {
-		out = newResponseAnswer(w, j, q.resp, s.o.WriteTimeout, func(*responses.Response) { end.see(ctx) })
+		out = newResponseAnswer(w, j, q.resp, s.o.WriteTimeout, see)
 	}
 	if e := s.guarded(ctx, j, q, in, out); e != nil {
 		j.rec.err = e

@@ -38,7 +38,7 @@ func (s *Server) createResponse(w http.ResponseWriter, r *http.Request) {
 		if e != nil {
 			return nil, nil, e
 		}
-		keep := func(*responses.Response) {}
+		keep := func(*responses.Response) []byte { return nil }
 		if q.resp.Store {
 			keep = s.keep(r.Context(), q)
 		}

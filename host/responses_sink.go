@@ -15,20 +15,21 @@ import (
 // Invariant, for the stream too: keep is called once with the response as it ended,
 // before its client hears of the end: what is stored can be asked for at once. An
 // error in place of a response is not kept, unless the response is one of the
-// background: nobody knows its id.
+// background: nobody knows its id. keep gives the response's JSON, where it has it, for
+// the client: a large one takes a while to encode.
 type responseAnswer struct {
 	wholeAnswer
 	w       http.ResponseWriter
 	j       *job
 	draft   *responses.Draft
 	timeout time.Duration // of the write
-	keep    func(*responses.Response)
+	keep    func(*responses.Response) []byte
 	cut     bool // by the limit of its tokens
 }
 
 var _ sink = (*responseAnswer)(nil)
 
-func newResponseAnswer(w http.ResponseWriter, j *job, r *responses.Response, timeout time.Duration, keep func(*responses.Response)) *responseAnswer {
+func newResponseAnswer(w http.ResponseWriter, j *job, r *responses.Response, timeout time.Duration, keep func(*responses.Response) []byte) *responseAnswer {
 	return &responseAnswer{w: w, j: j, draft: responses.NewDraft(r), timeout: timeout, keep: keep}
 }
 
@@ -57,7 +58,10 @@ func (a *responseAnswer) done(_ int, d *wire.Done, _ bool) { a.cut = d.Reason ==
 
 func (a *responseAnswer) end() {
 	a.draft.End(a.cut, responses.NewUsage(a.j.usage()), a.j.gnosis(), time.Now())
-	a.keep(a.draft.Response)
+	if b := a.keep(a.draft.Response); b != nil {
+		a.j.writeEncoded(a.w, b, a.timeout)
+		return
+	}
 	a.j.writeWhole(a.w, a.draft.Response, a.timeout)
 }
 
@@ -89,7 +93,7 @@ func failResponse(d *responses.Draft, e *openai.Error) {
 type responseStream struct {
 	openAIEvents
 	events  *responses.Events
-	keep    func(*responses.Response)
+	keep    func(*responses.Response) []byte
 	created bool // response.created is out
 	opened  bool // response.in_progress is
 	cut     bool // by the limit of its tokens
@@ -97,7 +101,7 @@ type responseStream struct {
 
 var _ sink = (*responseStream)(nil)
 
-func newResponseStream(w http.ResponseWriter, j *job, r *responses.Response, timeout time.Duration, keep func(*responses.Response)) *responseStream {
+func newResponseStream(w http.ResponseWriter, j *job, r *responses.Response, timeout time.Duration, keep func(*responses.Response) []byte) *responseStream {
 	s := &responseStream{openAIEvents: openAIEvents{newEventWriter(w, j, timeout)}, events: responses.NewEvents(r), keep: keep}
 	if r.Background {
 		s.created = true

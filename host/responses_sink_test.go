@@ -55,9 +55,10 @@ func (h *testHost) respond(ctx context.Context, c *reader, keep func(*responses.
 				parallel: req.Parallel(), format: req.Format, choices: 1, generate: req.Generate, param: responses.Param})
 			require.Nil(h.t, e)
 			resp := responses.New(req, responses.NewID(responses.PrefixResponse), in.view.names[0], j.rec.arrived)
-			told := func(r *responses.Response) {
+			told := func(r *responses.Response) []byte {
 				keep(r)
 				all = append(all, kept{*r, c.Body.String()})
+				return nil
 			}
 			if req.Stream {
 				return j, newResponseStream(w, j, resp, time.Second, told), nil

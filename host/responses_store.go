@@ -92,14 +92,16 @@ func newRecord(ctx context.Context, q *responseRequest) *stored.Record {
 
 // keep stores the end of a response that somebody waits for. A store that fails does
 // not take the answer from its client: the response says that it is not stored.
-func (s *Server) keep(ctx context.Context, q *responseRequest) func(*responses.Response) {
-	return func(resp *responses.Response) {
+func (s *Server) keep(ctx context.Context, q *responseRequest) func(*responses.Response) []byte {
+	return func(resp *responses.Response) []byte {
 		r := newRecord(ctx, q)
 		r.Response = openai.Encode(resp)
 		if err := s.put(ctx, r); err != nil {
 			s.lost(r.ID, err)
 			resp.Store = false
+			return nil
 		}
+		return r.Response
 	}
 }
 

@@ -108,11 +108,13 @@ func newCodec(key []byte) codec {
 // name is where a scope's record of this id lies.
 func (c codec) name(scope, id string) (n name) {
 	hash := func(to []byte, parts ...string) {
-		h := hmac.New(sha256.New, c.names)
+		var b []byte
 		for _, p := range parts {
-			_ = binary.Write(h, binary.LittleEndian, uint32(len(p)))
-			h.Write([]byte(p))
+			b = binary.LittleEndian.AppendUint32(b, uint32(len(p)))
+			b = append(b, p...)
 		}
+		h := hmac.New(sha256.New, c.names)
+		h.Write(b)
 		copy(to, h.Sum(nil))
 	}
 	hash(n.scope[:], "scope", scope)
