@@ -31,8 +31,7 @@
 // Who reads may be charged before anything is read, by a [Charge].
 //
 // No call takes longer than its timeout, even when the operating system hangs in it;
-// a bucket that fails three times in a row, or at a sync, is left alone and tried again
-// behind.
-// Opening and listing are behind as well: neither a start nor a request waits for
-// them. Close waits for what runs.
+// a bucket that fails three times in a row, or once at a sync, is left alone and tried
+// again behind. Opening, listing and syncing are behind as well: neither a start nor a
+// request waits for them. Close waits for what runs.
 package stored

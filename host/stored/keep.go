@@ -198,7 +198,7 @@ func (s *Store) sweepFolder(ctx context.Context, b *opened, folder string) (fore
 				born := o.Time
 				if b.folder {
 					var err error
-					if born, err = s.born(ctx, b, n); err != nil {
+					if born, err = s.born(ctx, b, n, o.Time); err != nil {
 						return err
 					}
 				}
@@ -214,9 +214,10 @@ func (s *Store) sweepFolder(ctx context.Context, b *opened, folder string) (fore
 	})
 }
 
-// born reads from a file when its record was created; zero when it is gone meanwhile, or
-// damaged, which its reader finds out.
-func (s *Store) born(ctx context.Context, b *opened, n name) (time.Time, error) {
+// born reads from a file when its record was created; zero when it is gone meanwhile. One
+// that is damaged, which its reader finds out, has the time of its file: a loss of power
+// may leave such, and nobody may ever ask for them.
+func (s *Store) born(ctx context.Context, b *opened, n name, written time.Time) (time.Time, error) {
 	in, _, err := b.Read(ctx, n.String(), headerBytes)
 	if errors.Is(err, bucket.ErrNotFound) {
 		s.index.remove(n)
@@ -232,7 +233,7 @@ func (s *Store) born(ctx context.Context, b *opened, n name) (time.Time, error) 
 	}
 	created, _, err := decodeHeader(header)
 	if err != nil {
-		return time.Time{}, nil
+		return written, nil
 	}
 	return created, nil
 }

@@ -110,24 +110,24 @@ func start(ctx context.Context, o Options, open opener) *Store {
 	return s
 }
 
-// Close ends what goes on behind, syncs what was put, and waits for all calls, each of which
-// ends in its time. A call that the operating system does not give back is left, and told.
+// Close ends what goes on behind, syncs what was put, and waits for all calls, all in the
+// time of one. A call that the operating system does not give back is left, and told.
 func (s *Store) Close() error {
 	s.stop()
 	s.keeper.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
+	defer cancel()
 	select {
 	case <-s.unsynced:
-		if _, err := call(context.Background(), s, s.sync); err != nil {
+		if _, err := run(ctx, s, s.sync); err != nil {
 			s.o.Log.Error().Str("reason", bucket.Sentence(err)).Msg("the last responses may not be on the disk")
 		}
 	default:
 	}
-	late := time.NewTimer(s.o.Timeout)
-	defer late.Stop()
 	for range cap(s.calls) {
 		select {
 		case s.calls <- struct{}{}:
-		case <-late.C:
+		case <-ctx.Done():
 			return errors.New("calls to the store of responses have not come back")
 		}
 	}
