@@ -116,14 +116,16 @@ func TestStream_ChoicesOnTheNativePathShareOnePrefill(t *testing.T) {
 }
 
 func TestStream_ChoicesCountEachAndTheirPromptOnce(t *testing.T) {
-	g := newRig(t, stationtest.Options{EOGEvery: -1})
-	q := seeded(long("A", 100), 6)
-	all, _, err := g.choices(t.Context(), q, 3)
-	require.NoError(t, err)
-	r := g.Report(t.Context())
-	require.Equal(t, uint64(3), r.Requests[Miss])
-	require.Equal(t, uint64(all[0].done.PromptTokens), r.Tokens.Asked)
-	require.Len(t, r.Misses, 1)
+	eachWay(t, func(t *testing.T, newRig func(*testing.T, stationtest.Options, ...func(*Options)) *rig) {
+		g := newRig(t, stationtest.Options{EOGEvery: -1})
+		q := seeded(long("A", 100), 6)
+		all, _, err := g.choices(t.Context(), q, 3)
+		require.NoError(t, err)
+		r := g.Report(t.Context())
+		require.Equal(t, uint64(3), r.Requests[Miss])
+		require.Equal(t, uint64(all[0].done.PromptTokens), r.Tokens.Asked)
+		require.Len(t, r.Misses, 1)
+	})
 }
 
 func TestStream_FailedCallsOfAForkTakeTheNativePath(t *testing.T) {
@@ -145,59 +147,65 @@ func TestStream_FailedCallsOfAForkTakeTheNativePath(t *testing.T) {
 
 // A session that a client was told of in the moment it left ends by its lease.
 func TestStream_AForkLeftMidwayLeavesNoSession(t *testing.T) {
-	g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second}, false)
-	for frames := range 40 {
-		ctx, cancel := context.WithCancel(t.Context())
-		q := seeded(long(fmt.Sprint(frames, "A"), 100), 4+frames%9)
-		n := 4
-		q.Generate.Fork = &n
-		s, err := g.Open(ctx, q)
-		require.NoError(t, err)
-		for range frames {
-			if _, err := s.Next(); err != nil {
-				require.ErrorIs(t, err, io.EOF)
-				break
+	for _, turns := range []bool{false, true} {
+		g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second}, turns)
+		for frames := range 40 {
+			ctx, cancel := context.WithCancel(t.Context())
+			q := seeded(long(fmt.Sprint(frames, "A"), 100), 4+frames%9)
+			n := 4
+			q.Generate.Fork = &n
+			s, err := g.Open(ctx, q)
+			require.NoError(t, err)
+			for range frames {
+				if _, err := s.Next(); err != nil {
+					require.ErrorIs(t, err, io.EOF)
+					break
+				}
 			}
+			cancel()
+			require.NoError(t, s.Close())
 		}
-		cancel()
-		require.NoError(t, s.Close())
+		g.noSessions()
 	}
-	g.noSessions()
 }
 
 // What is stored of them is what one answer would leave: the prompt.
 func TestStream_AForkThatIsLeftIsNotKept(t *testing.T) {
-	for _, n := range []int{1, 8} {
-		g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second}, false) // of answers that had ended
-		q := seeded(long("A", 150), 300)
-		q.Generate.Fork = &n
-		ctx, cancel := context.WithCancel(t.Context())
-		s, err := g.Open(ctx, q)
-		require.NoError(t, err)
-		for tokens := 0; tokens < n*200; { // each has several blocks of its own
-			f, err := s.Next()
+	for _, turns := range []bool{false, true} {
+		for _, n := range []int{1, 8} {
+			g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second}, turns) // of answers that had ended
+			q := seeded(long("A", 150), 300)
+			q.Generate.Fork = &n
+			ctx, cancel := context.WithCancel(t.Context())
+			s, err := g.Open(ctx, q)
 			require.NoError(t, err)
-			tokens += len(f.Tokens)
+			for tokens := 0; tokens < n*200; { // each has several blocks of its own
+				f, err := s.Next()
+				require.NoError(t, err)
+				tokens += len(f.Tokens)
+			}
+			prompt := uint64(len(g.tokens(q)))
+			g.eventually(func() bool { return g.written() == prompt })
+			cancel()
+			require.NoError(t, s.Close())
+			g.noSessions()
+			require.Equal(t, prompt, g.written())
 		}
-		prompt := uint64(len(g.tokens(q)))
-		g.eventually(func() bool { return g.written() == prompt })
-		cancel()
-		require.NoError(t, s.Close())
-		g.noSessions()
-		require.Equal(t, prompt, g.written())
 	}
 }
 
 func TestStream_OfDraftsThePromptAloneIsKept(t *testing.T) {
-	g := newRig(t, stationtest.Options{EOGEvery: -1})
-	q := seeded(long("A", 150), 100)
-	q.Drafts = true
-	all, o, err := g.choices(t.Context(), q, 3)
-	require.NoError(t, err)
-	g.noSessions()
-	prompt := all[0].done.PromptTokens
-	require.Equal(t, []any{Miss, true, prompt}, []any{o.Memory, o.KVSaved, o.SavedTokens})
-	require.Equal(t, uint64(prompt), g.written())
+	eachWay(t, func(t *testing.T, newRig func(*testing.T, stationtest.Options, ...func(*Options)) *rig) {
+		g := newRig(t, stationtest.Options{EOGEvery: -1})
+		q := seeded(long("A", 150), 100)
+		q.Drafts = true
+		all, o, err := g.choices(t.Context(), q, 3)
+		require.NoError(t, err)
+		g.noSessions()
+		prompt := all[0].done.PromptTokens
+		require.Equal(t, []any{Miss, true, prompt}, []any{o.Memory, o.KVSaved, o.SavedTokens})
+		require.Equal(t, uint64(prompt), g.written())
+	})
 }
 
 // written is what the station has stored.
@@ -217,17 +225,19 @@ func TestStream_AnswersThatReasonAreNotKept(t *testing.T) {
 		q.Generate.Prompt.Segments = append(q.Generate.Prompt.Segments, wire.Segment{Text: "<|im_end|>", Special: true})
 		return q
 	}
-	g := newRig(t, stationtest.Options{})
-	all, _, err := g.choices(t.Context(), say("<think>"+strings.Repeat("abcdefgh", 20)+"</think>b"), 3)
-	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(all[2].text, "<think>"), all[2].text)
-	g.noSessions()
-	require.Equal(t, 1, g.counted(routeSave), "the prompt alone")
-	require.Equal(t, uint64(all[0].done.PromptTokens), g.written())
-	_, _, err = g.choices(t.Context(), say("plain"), 3)
-	require.NoError(t, err)
-	g.noSessions()
-	require.Equal(t, 1+4, g.counted(routeSave))
+	eachWay(t, func(t *testing.T, newRig func(*testing.T, stationtest.Options, ...func(*Options)) *rig) {
+		g := newRig(t, stationtest.Options{})
+		all, _, err := g.choices(t.Context(), say("<think>"+strings.Repeat("abcdefgh", 20)+"</think>b"), 3)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(all[2].text, "<think>"), all[2].text)
+		g.noSessions()
+		prompt := g.written()
+		require.Equal(t, uint64(all[0].done.PromptTokens), prompt, "the prompt alone")
+		_, o, err := g.choices(t.Context(), say("plain"), 3)
+		require.NoError(t, err)
+		g.noSessions()
+		require.Greater(t, g.written(), prompt+uint64(o.Written), "the answers, too")
+	})
 }
 
 func (g *rig) stats() *wire.Stats {

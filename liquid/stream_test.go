@@ -18,54 +18,62 @@ import (
 )
 
 func TestStream_MissThenHitAndTheAnswerIsTheSame(t *testing.T) {
-	g := newRig(t, stationtest.Options{})
-	q := ask(long("A", 300), 20)
-	want := g.fresh(q)
-	n := want.done.PromptTokens
-	miss := g.run(q)
-	g.same(want, miss)
-	o := miss.outcome
-	require.Equal(t, Miss, o.Memory)
-	require.Equal(t, Liquid, o.Path)
-	require.Equal(t, "no stored prefix", o.MissReason())
-	require.True(t, o.KVSaved)
-	require.Equal(t, n, o.Written)
-	require.Equal(t, miss.done.Position, o.SavedTokens, "each token counts once")
-	require.Zero(t, o.PrefixTokens)
-	require.Equal(t, Miss, miss.first.Memory)
-	require.False(t, miss.first.KVSaved, "not known yet")
+	eachWay(t, func(t *testing.T, newRig func(*testing.T, stationtest.Options, ...func(*Options)) *rig) {
+		g := newRig(t, stationtest.Options{})
+		q := ask(long("A", 300), 20)
+		want := g.fresh(q)
+		n := want.done.PromptTokens
+		miss := g.run(q)
+		g.same(want, miss)
+		o := miss.outcome
+		require.Equal(t, Miss, o.Memory)
+		require.Equal(t, Liquid, o.Path)
+		require.Equal(t, "no stored prefix", o.MissReason())
+		require.True(t, o.KVSaved)
+		require.Equal(t, n, o.Written)
+		evaluated := miss.done.Position
+		if a := miss.done.KVAnswer; a != nil {
+			evaluated = a.Tokens
+		}
+		require.Equal(t, evaluated, o.SavedTokens, "each token counts once")
+		require.Zero(t, o.PrefixTokens)
+		require.Equal(t, Miss, miss.first.Memory)
+		require.False(t, miss.first.KVSaved, "not known yet")
 
-	hit := g.run(q)
-	g.same(want, hit)
-	o = hit.outcome
-	require.Equal(t, Hit, o.Memory)
-	require.Equal(t, Hit, hit.first.Memory, "known before the first token")
-	require.Empty(t, o.MissReason())
-	require.Equal(t, n-1, o.PrefixTokens, "one token is evaluated, to have logits")
-	require.Equal(t, n-1, hit.first.PrefixTokens)
-	require.Equal(t, o.PrefixTokens, o.Tiers.Hot+o.Tiers.Warm+o.Tiers.Cold)
-	require.True(t, o.KVSaved)
-	require.Zero(t, o.Written, "what is stored is not written again")
-	require.Positive(t, hit.done.Timings.TTFTMS)
-	g.noSessions()
+		hit := g.run(q)
+		g.same(want, hit)
+		o = hit.outcome
+		require.Equal(t, Hit, o.Memory)
+		require.Equal(t, Hit, hit.first.Memory, "known before the first token")
+		require.Empty(t, o.MissReason())
+		require.Equal(t, n-1, o.PrefixTokens, "one token is evaluated, to have logits")
+		require.Equal(t, n-1, hit.first.PrefixTokens)
+		require.Equal(t, o.PrefixTokens, o.Tiers.Hot+o.Tiers.Warm+o.Tiers.Cold)
+		require.True(t, o.KVSaved)
+		require.Zero(t, o.Written, "what is stored is not written again")
+		require.Positive(t, hit.done.Timings.TTFTMS)
+		g.noSessions()
+	})
 }
 
 // D06: the reply is reused. D23: a capped reply's last token was never evaluated
 // and does not count.
 func TestStream_TheNextTurnBeginsWithPromptAndAnswer(t *testing.T) {
-	g := newRig(t, stationtest.Options{})
-	q := ask(long("A", 100), 30)
-	first := g.run(q)
-	next := *q
-	gen := *q.Generate
-	tokens, err := g.client.Tokenize(t.Context(), &wire.TokenizeRequest{Prompt: gen.Prompt})
-	require.NoError(t, err)
-	gen.Prompt = wire.Prompt{Tokens: append(append(tokens.Tokens, first.tokens...), tokens.Tokens[1:20]...)}
-	next.Generate = &gen
-	o := g.run(&next).outcome
-	require.Equal(t, Hit, o.Memory)
-	require.Equal(t, len(tokens.Tokens)+len(first.tokens)-1, o.PrefixTokens, "the last token was drawn and not evaluated")
-	g.noSessions()
+	eachWay(t, func(t *testing.T, newRig func(*testing.T, stationtest.Options, ...func(*Options)) *rig) {
+		g := newRig(t, stationtest.Options{})
+		q := ask(long("A", 100), 30)
+		first := g.run(q)
+		next := *q
+		gen := *q.Generate
+		tokens, err := g.client.Tokenize(t.Context(), &wire.TokenizeRequest{Prompt: gen.Prompt})
+		require.NoError(t, err)
+		gen.Prompt = wire.Prompt{Tokens: append(append(tokens.Tokens, first.tokens...), tokens.Tokens[1:20]...)}
+		next.Generate = &gen
+		o := g.run(&next).outcome
+		require.Equal(t, Hit, o.Memory)
+		require.Equal(t, len(tokens.Tokens)+len(first.tokens)-1, o.PrefixTokens, "the last token was drawn and not evaluated")
+		g.noSessions()
+	})
 }
 
 // D10: a session or a store that is not there is a miss.
@@ -164,15 +172,17 @@ func TestStream_ALoadThatHangsEndsSoonAfterItsWait(t *testing.T) {
 
 // D21: past the context is the same error on both paths.
 func TestStream_ErrorsAreThoseOfTheNativePath(t *testing.T) {
-	g := newRig(t, stationtest.Options{ContextLength: 64})
-	q := ask(long("A", 300), 8)
-	_, err := g.open(t.Context(), q)
-	require.Equal(t, wire.CodeContextLength, codeOf(err))
-	bypass := *q
-	bypass.Bypass = true
-	_, native := g.open(t.Context(), &bypass)
-	require.Equal(t, native, err)
-	g.noSessions()
+	eachWay(t, func(t *testing.T, newRig func(*testing.T, stationtest.Options, ...func(*Options)) *rig) {
+		g := newRig(t, stationtest.Options{ContextLength: 64})
+		q := ask(long("A", 300), 8)
+		_, err := g.open(t.Context(), q)
+		require.Equal(t, wire.CodeContextLength, codeOf(err))
+		bypass := *q
+		bypass.Bypass = true
+		_, native := g.open(t.Context(), &bypass)
+		require.Equal(t, native, err)
+		g.noSessions()
+	})
 }
 
 func TestStream_AfterTheFirstTokenAnErrorIsTheAnswers(t *testing.T) {
@@ -461,15 +471,17 @@ func TestStream_NothingToGainTakesTheNativePath(t *testing.T) {
 
 // D01: what one scope stored no other gets.
 func TestStream_ScopesDoNotSee(t *testing.T) {
-	g := newRig(t, stationtest.Options{})
-	a, b := ask(long("A", 200), 4), ask(long("A", 200), 4)
-	a.Scope, b.Scope = Scope("alice", ""), Scope("bob", "")
-	g.run(a)
-	r := g.run(b)
-	require.Equal(t, Miss, r.outcome.Memory)
-	require.Zero(t, r.outcome.PrefixTokens)
-	require.Equal(t, Hit, g.run(a).outcome.Memory)
-	require.Equal(t, Hit, g.run(b).outcome.Memory)
+	eachWay(t, func(t *testing.T, newRig func(*testing.T, stationtest.Options, ...func(*Options)) *rig) {
+		g := newRig(t, stationtest.Options{})
+		a, b := ask(long("A", 200), 4), ask(long("A", 200), 4)
+		a.Scope, b.Scope = Scope("alice", ""), Scope("bob", "")
+		g.run(a)
+		r := g.run(b)
+		require.Equal(t, Miss, r.outcome.Memory)
+		require.Zero(t, r.outcome.PrefixTokens)
+		require.Equal(t, Hit, g.run(a).outcome.Memory)
+		require.Equal(t, Hit, g.run(b).outcome.Memory)
+	})
 }
 
 // The native path meets a station that went: the prompt may be why.
