@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -85,7 +86,8 @@ func oldStation(t *testing.T, address string) (stop func()) {
 
 // middleman stands between a host and a station and spoils what it is told to.
 type middleman struct {
-	url string
+	url     string
+	station http.Handler
 
 	mu      sync.Mutex
 	faults  map[string]http.HandlerFunc // by path
@@ -93,8 +95,15 @@ type middleman struct {
 	asked   map[string]int
 }
 
-// between starts a host behind a middleman, before a station of its own.
+// between starts a host behind a middleman, before a station of its own that is
+// asked by single calls: it is as if its /health were from before turns.
 func between(t *testing.T) (*server, *middleman) {
+	t.Helper()
+	return betweenWith(t, func(h *wire.Health) { h.KVTurn = false })
+}
+
+// betweenWith is between with a change of what the station says in /health.
+func betweenWith(t *testing.T, change func(*wire.Health)) (*server, *middleman) {
 	t.Helper()
 	address := "127.0.0.1:" + freePort(t)
 	stationAt(t, address)
@@ -104,6 +113,21 @@ func between(t *testing.T) (*server, *middleman) {
 	station := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: address})
 	station.FlushInterval = -1                    // a frame leaves as it comes
 	station.ErrorLog = log.New(io.Discard, "", 0) // of callers that go
+	m.station = station
+	station.ModifyResponse = func(r *http.Response) error {
+		if r.Request.URL.Path != wire.RouteHealth {
+			return nil
+		}
+		var h wire.Health
+		if err := json.NewDecoder(r.Body).Decode(&h); err != nil {
+			return err
+		}
+		change(&h)
+		b, err := json.Marshal(h)
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
+		r.Header.Set("Content-Length", strconv.Itoa(len(b)))
+		return err
+	}
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Read to its end first: a proxy whose station answers before that may cut
 		// the answer, and a caller that goes is seen only after it.
@@ -160,6 +184,24 @@ func (m *middleman) hangs() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.hanging
+}
+
+// ofTurns spoils calls of /generate that restore and save; the native path has the
+// same route.
+func (m *middleman) ofTurns(f http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var q wire.GenerateRequest
+		if json.Unmarshal(body, &q) == nil && q.KV != nil {
+			f(w, r)
+			return
+		}
+		m.station.ServeHTTP(w, r)
+	}
 }
 
 func notFound(w http.ResponseWriter, _ *http.Request) {

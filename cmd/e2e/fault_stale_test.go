@@ -3,7 +3,10 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -222,4 +225,43 @@ func TestFaultStale_ACallThatFailsIsComputedNatively(t *testing.T) {
 	m.spoil(wire.RouteEmbed, nil)
 	m.spoil(wire.RouteGenerate, nil)
 	s.restored(t, want, q)
+}
+
+// A request in one call: what fails before its first token is computed natively, and
+// a station that does not know of it, put in the place of one that did, is noticed.
+func TestFaultStale_ATurnThatFailsIsComputedNatively(t *testing.T) {
+	s, m := betweenWith(t, func(*wire.Health) {})
+	require.Equal(t, true, s.do(t, http.MethodGet, "/health", nil).JSON(t)["station_kv_turn"])
+	q := obj{"messages": []obj{system(words(950, 40)), user("Go.")}, "max_tokens": 8}
+	want := shared.fresh(t, q)
+	for name, f := range map[string]http.HandlerFunc{
+		"broken": broken,
+		"cut":    func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		m.spoil(wire.RouteGenerate, m.ofTurns(f))
+		a := s.say(t, q).told(t)
+		require.NoError(t, want.same(a), name)
+		require.Equal(t, []any{"miss", "native", "station kv session load failed"}, []any{a.Gnosis.Memory, a.Gnosis.Path, a.why()})
+	}
+
+	m.spoil(wire.RouteGenerate, m.ofTurns(func(w http.ResponseWriter, r *http.Request) {
+		var q wire.GenerateRequest
+		_ = json.NewDecoder(r.Body).Decode(&q)
+		q.KV = nil
+		b, _ := json.Marshal(q)
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
+		m.station.ServeHTTP(w, r)
+	}))
+	a := s.say(t, q).told(t)
+	require.NoError(t, want.same(a))
+	require.Equal(t, []any{"miss", "native", "station lacks a liquid route"}, []any{a.Gnosis.Memory, a.Gnosis.Path, a.why()})
+
+	m.spoil(wire.RouteGenerate, nil)
+	require.NoError(t, want.same(s.turnsOn(t, q)))
+	eventually(t, "requests in one call", func() bool {
+		return s.do(t, http.MethodGet, "/health", nil).JSON(t)["station_kv_turn"] == true
+	})
+	asked := m.count(wire.RouteGenerate)
+	s.restored(t, want, q)
+	require.Equal(t, asked+1, m.count(wire.RouteGenerate))
 }
