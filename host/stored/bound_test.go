@@ -13,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"thoth/internal/bucket"
+	"thoth/internal/bucket/buckettest"
 )
 
 func TestPut_EvictsTheLongestUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := over(t, newFaulty(t), Options{BudgetBytes: 4 * 4096, RecordBytes: 4 * 4096, Log: zerolog.Nop()})
+		s := over(t, buckettest.New(t), Options{BudgetBytes: 4 * 4096, RecordBytes: 4 * 4096, Log: zerolog.Nop()})
 		defer func() { require.NoError(t, s.Close()) }()
 		synctest.Wait()
 		for i, r := range []*Record{record("a", "", 1), record("b", "a", 1), record("c", "", 1), record("d", "", 1)} {
@@ -47,7 +48,7 @@ func TestPut_EvictsTheLongestUnused(t *testing.T) {
 
 func TestStore_ARecordEndsAfterItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := over(t, newFaulty(t), Options{TTL: 30 * 24 * time.Hour, Log: zerolog.Nop()})
+		s := over(t, buckettest.New(t), Options{TTL: 30 * 24 * time.Hour, Log: zerolog.Nop()})
 		defer func() { require.NoError(t, s.Close()) }()
 		synctest.Wait()
 		put(t, s, record("a", "", 1))
@@ -157,7 +158,7 @@ func TestSweep_DropsOldStraysOfOursAlone(t *testing.T) {
 // Who stores much pushes out his own, and not the conversations of the others.
 func TestPut_EvictsFromTheScopeThatHasTheMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := over(t, newFaulty(t), Options{BudgetBytes: 10 * 4096, RecordBytes: 4 * 4096, Log: zerolog.Nop()})
+		s := over(t, buckettest.New(t), Options{BudgetBytes: 10 * 4096, RecordBytes: 4 * 4096, Log: zerolog.Nop()})
 		defer func() { require.NoError(t, s.Close()) }()
 		synctest.Wait()
 		of := func(scope, id string, bytes int) *Record {
@@ -232,10 +233,11 @@ func requireShares(t testing.TB, x *index) {
 // How many records there are delays neither a start nor a request.
 func TestStore_ServesBeforeItIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
+		f := buckettest.New(t)
 		n := newCodec(nil).name(scope, "a")
 		require.NoError(t, f.Objects.Write(t.Context(), n.String(), bucket.Writing(newCodec(nil).encode(n, record("a", "", 1)))))
-		f.list = make(chan struct{})
+		listed := make(chan struct{})
+		f.Set(buckettest.Fault{Top: listed})
 		s := over(t, f, Options{Log: zerolog.Nop()})
 		began := time.Now()
 		put(t, s, record("b", "a", 1))
@@ -246,7 +248,7 @@ func TestStore_ServesBeforeItIsListed(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Equal(t, time.Hour, time.Since(began))
 		require.Equal(t, 1, s.State().Records, "what it has read")
-		close(f.list)
+		close(listed)
 		synctest.Wait()
 		require.Equal(t, 1, s.State().Records)
 		require.NoError(t, s.Close())

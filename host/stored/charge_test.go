@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"thoth/internal/bucket"
+	"thoth/internal/bucket/buckettest"
 )
 
 func TestChain_ChargesWhatItReadsBeforeItDoes(t *testing.T) {
@@ -65,12 +66,12 @@ func TestChain_EndsWhereItIsNotPaidFor(t *testing.T) {
 // Whoever gave a charge may be gone when a call that hung comes back.
 func TestGet_ChargesNobodyAfterItHasReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
+		f := buckettest.New(t)
 		s := over(t, f, Options{Timeout: 2 * time.Second, Log: zerolog.Nop()})
 		synctest.Wait()
 		put(t, s, record("a", "", 1))
 		freeze := make(chan struct{})
-		f.set(nil, nil, freeze)
+		f.Set(buckettest.Fault{Freeze: freeze})
 		returned := false
 		_, err := s.GetCharged(t.Context(), scope, "a", func(int64) error {
 			if returned {

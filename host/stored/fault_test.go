@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"thoth/internal/bucket"
+	"thoth/internal/bucket/buckettest"
 )
 
 func value(t testing.TB, s *Store, name string) float64 {
@@ -99,8 +100,8 @@ func TestGet_DropsARecordUnderAnothersName(t *testing.T) {
 
 func TestStore_SaysWhyABucketCannotBeUsedAndTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
-		f.set(errors.New("403 forbidden"), nil, nil)
+		f := buckettest.New(t)
+		f.Set(buckettest.Fault{Err: errors.New("403 forbidden")})
 		s := over(t, f, Options{Log: zerolog.Nop()})
 		defer func() { require.NoError(t, s.Close()) }()
 		st := s.State()
@@ -111,10 +112,10 @@ func TestStore_SaysWhyABucketCannotBeUsedAndTriesAgain(t *testing.T) {
 		require.ErrorIs(t, err, ErrFailing, "it may be there: no ErrNotFound")
 		require.NotErrorIs(t, err, ErrNotFound)
 
-		calls := f.calls.Load()
+		calls := f.Calls.Load()
 		time.Sleep(10 * time.Minute)
-		require.Less(t, f.calls.Load()-calls, int64(40), "with growing pauses")
-		f.set(nil, nil, nil)
+		require.Less(t, f.Calls.Load()-calls, int64(40), "with growing pauses")
+		f.Set(buckettest.Fault{})
 		time.Sleep(2 * lastRetry)
 		synctest.Wait()
 		require.True(t, s.State().On())
@@ -124,8 +125,8 @@ func TestStore_SaysWhyABucketCannotBeUsedAndTriesAgain(t *testing.T) {
 
 func TestStore_ABucketThatHangsHoldsUpNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
-		f.hang.Store(true)
+		f := buckettest.New(t)
+		f.Set(buckettest.Fault{Hang: true})
 		began := time.Now()
 		s := over(t, f, Options{Timeout: 2 * time.Second, Log: zerolog.Nop()})
 		defer func() { require.NoError(t, s.Close()) }()
@@ -137,13 +138,13 @@ func TestStore_ABucketThatHangsHoldsUpNothing(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		require.Equal(t, "the store cannot be used: it does not answer in time", s.State().Reason)
 
-		f.hang.Store(false)
+		f.Set(buckettest.Fault{})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.True(t, s.State().On())
 		put(t, s, record("a", "", 1))
 
-		f.hang.Store(true)
+		f.Set(buckettest.Fault{Hang: true})
 		for range bucket.TripAfter {
 			began := time.Now()
 			_, err := s.Get(t.Context(), scope, "a")
@@ -155,7 +156,7 @@ func TestStore_ABucketThatHangsHoldsUpNothing(t *testing.T) {
 		require.ErrorIs(t, err, ErrFailing)
 		require.Zero(t, time.Since(began))
 		require.Equal(t, "reading: it does not answer in time", s.State().Reason)
-		f.hang.Store(false)
+		f.Set(buckettest.Fault{})
 		time.Sleep(2 * lastRetry)
 		synctest.Wait()
 		require.True(t, s.State().On())
@@ -167,12 +168,12 @@ func TestStore_ABucketThatHangsHoldsUpNothing(t *testing.T) {
 // An operating system that hangs in a file call does not hear that the time of it is over.
 func TestStore_AnOperatingSystemThatHangsIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
+		f := buckettest.New(t)
 		s := over(t, f, Options{Timeout: 2 * time.Second, Log: zerolog.Nop()})
 		synctest.Wait()
 		put(t, s, record("a", "", 1))
 		freeze := make(chan struct{})
-		f.set(nil, nil, freeze)
+		f.Set(buckettest.Fault{Freeze: freeze})
 		for range bucket.TripAfter {
 			began := time.Now()
 			_, err := s.Get(t.Context(), scope, "a")
@@ -192,13 +193,13 @@ func TestStore_AnOperatingSystemThatHangsIsLeftBehind(t *testing.T) {
 
 func TestStore_AFullDiskStillReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
+		f := buckettest.New(t)
 		s := over(t, f, Options{Log: zerolog.Nop()})
 		defer func() { require.NoError(t, s.Close()) }()
 		synctest.Wait()
 		put(t, s, record("a", "", 1))
 		full := &os.PathError{Op: "write", Path: "/secret/place", Err: syscall.ENOSPC}
-		f.set(nil, full, nil)
+		f.Set(buckettest.Fault{Write: full})
 		for range bucket.TripAfter {
 			require.ErrorIs(t, s.Put(t.Context(), record("b", "a", 1)), syscall.ENOSPC)
 		}
@@ -211,7 +212,7 @@ func TestStore_AFullDiskStillReads(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		_, err := s.Get(t.Context(), scope, "a")
 		require.NoError(t, err)
-		f.set(nil, nil, nil)
+		f.Set(buckettest.Fault{})
 		time.Sleep(2 * lastRetry)
 		synctest.Wait()
 		require.True(t, s.State().On())
@@ -221,14 +222,14 @@ func TestStore_AFullDiskStillReads(t *testing.T) {
 
 func TestPut_WhatCouldNotBeEvictedIsStillCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
+		f := buckettest.New(t)
 		s := over(t, f, Options{BudgetBytes: 4096, RecordBytes: 4096, Log: zerolog.Nop()})
 		defer func() { require.NoError(t, s.Close()) }()
 		synctest.Wait()
 		put(t, s, record("a", "", 1))
-		f.set(errors.New("500"), nil, nil)
+		f.Set(buckettest.Fault{Err: errors.New("500")})
 		require.Error(t, s.Put(t.Context(), record("b", "", 1)))
-		f.set(nil, nil, nil)
+		f.Set(buckettest.Fault{})
 		require.Equal(t, 1, s.State().Records)
 		require.EqualValues(t, 4096, s.State().Bytes)
 		require.Zero(t, s.State().Evictions)

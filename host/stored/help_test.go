@@ -3,13 +3,9 @@ package stored
 import (
 	"context"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"thoth/internal/bucket"
+	"thoth/internal/bucket/buckettest"
 )
 
 func TestMain(m *testing.M) {
@@ -95,158 +92,14 @@ func fileOf(s *Store, dir, id string) string {
 	return filepath.Join(dir, folder, s.codec.name(scope, id).String())
 }
 
-// files lists the files below a folder, relative to it.
-func files(t testing.TB, dir string) (names []string) {
-	t.Helper()
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		names = append(names, rel)
-		return err
-	}))
-	return names
-}
-
 func age(t testing.TB, path string, by time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-by)
 	require.NoError(t, os.Chtimes(path, at, at))
 }
 
-// faulty is a bucket that a test may hang or fail, and that counts calls.
-type faulty struct {
-	bucket.Objects
-	hang  atomic.Bool   // until the call's context ends
-	list  chan struct{} // listings of the top wait for it; nil: they do not
-	calls atomic.Int64
-
-	mu        sync.Mutex
-	fail      error         // of all calls
-	failWrite error         // of writes
-	freeze    chan struct{} // calls wait for it, whatever their context says; nil: none do
-	sync      func() error  // nil: it works
-	syncs     int
-}
-
-func newFaulty(t testing.TB) *faulty {
-	b, err := bucket.Open(context.Background(), "mem://", true, time.Second)
-	require.NoError(t, err)
-	return &faulty{Objects: b}
-}
-
-func (f *faulty) set(fail, failWrite error, freeze chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fail, f.failWrite, f.freeze = fail, failWrite, freeze
-}
-
-func (f *faulty) before(ctx context.Context) error {
-	f.calls.Add(1)
-	if f.hang.Load() {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	f.mu.Lock()
-	fail, freeze := f.fail, f.freeze
-	f.mu.Unlock()
-	if freeze != nil {
-		<-freeze
-	}
-	return fail
-}
-
-func (f *faulty) beforeWrite(ctx context.Context) error {
-	if err := f.before(ctx); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.failWrite
-}
-
-func (f *faulty) Write(ctx context.Context, name string, fill func(io.Writer) error) error {
-	if err := f.beforeWrite(ctx); err != nil {
-		return err
-	}
-	return f.Objects.Write(ctx, name, fill)
-}
-
-func (f *faulty) Put(ctx context.Context, name string, content []byte) error {
-	if err := f.beforeWrite(ctx); err != nil {
-		return err
-	}
-	return f.Objects.Put(ctx, name, content)
-}
-
-func (f *faulty) Sync() error {
-	f.mu.Lock()
-	f.syncs++
-	sync := f.sync
-	f.mu.Unlock()
-	if sync != nil {
-		return sync()
-	}
-	return f.Objects.Sync()
-}
-
-func (f *faulty) setSync(sync func() error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.sync = sync
-}
-
-func (f *faulty) synced() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.syncs
-}
-
-func (f *faulty) Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error) {
-	if err := f.before(ctx); err != nil {
-		return nil, 0, err
-	}
-	return f.Objects.Read(ctx, name, limit)
-}
-
-func (f *faulty) Stat(ctx context.Context, name string) (bucket.Object, error) {
-	if err := f.before(ctx); err != nil {
-		return bucket.Object{}, err
-	}
-	return f.Objects.Stat(ctx, name)
-}
-
-func (f *faulty) List(ctx context.Context, prefix string, each func(bucket.Object) error) error {
-	if err := f.before(ctx); err != nil {
-		return err
-	}
-	return f.Objects.List(ctx, prefix, each)
-}
-
-func (f *faulty) Top(ctx context.Context, each func(bucket.Object) error) error {
-	if err := f.before(ctx); err != nil {
-		return err
-	}
-	if f.list != nil {
-		select {
-		case <-f.list:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return f.Objects.Top(ctx, each)
-}
-
-func (f *faulty) Delete(ctx context.Context, name string) error {
-	if err := f.before(ctx); err != nil {
-		return err
-	}
-	return f.Objects.Delete(ctx, name)
-}
-
 // over starts a store on a bucket of the test's own; within synctest.
-func over(t testing.TB, f *faulty, o Options) *Store {
+func over(t testing.TB, f *buckettest.Faulty, o Options) *Store {
 	t.Helper()
 	o.Address = "mem://"
 	o, err := o.withDefaults()

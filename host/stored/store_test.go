@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"thoth/internal/bucket"
+	"thoth/internal/bucket/buckettest"
 )
 
 func newS3(t testing.TB) string {
@@ -196,7 +197,7 @@ func TestStore_FilesAreForNobodyElse(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, 5, seen, "the folder given, ours in it, a scope's, two records and nothing else")
-	for _, f := range files(t, dir) {
+	for _, f := range buckettest.Files(t, dir) {
 		require.NotContains(t, f, "scope")
 	}
 }
@@ -351,11 +352,11 @@ func TestGet_FindsARecordThatIsBeingReplaced(t *testing.T) {
 
 func TestClose_WaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
+		f := buckettest.New(t)
 		s := over(t, f, Options{Log: zerolog.Nop()})
 		synctest.Wait()
 		freeze := make(chan struct{})
-		f.set(nil, nil, freeze)
+		f.Set(buckettest.Fault{Freeze: freeze})
 		put := make(chan error, 1)
 		go func() { put <- s.Put(context.Background(), record("a", "", 1)) }()
 		synctest.Wait()

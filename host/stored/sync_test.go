@@ -11,11 +11,13 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+
+	"thoth/internal/bucket/buckettest"
 )
 
 func TestSync_IsOneForManyAndBehindThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
+		f := buckettest.New(t)
 		s := over(t, f, Options{Log: zerolog.Nop()})
 		defer func() { require.NoError(t, s.Close()) }()
 		synctest.Wait()
@@ -24,26 +26,26 @@ func TestSync_IsOneForManyAndBehindThem(t *testing.T) {
 			put(t, s, record(fmt.Sprint(i), "", 1))
 		}
 		require.Zero(t, time.Since(began))
-		require.Zero(t, f.synced(), "nobody waits for it")
+		require.Zero(t, f.Syncs.Load(), "nobody waits for it")
 		time.Sleep(syncAfter)
 		synctest.Wait()
-		require.Equal(t, 1, f.synced())
+		require.EqualValues(t, 1, f.Syncs.Load())
 		time.Sleep(time.Hour)
-		require.Equal(t, 1, f.synced(), "nothing is put, and nothing synced")
+		require.EqualValues(t, 1, f.Syncs.Load(), "nothing is put, and nothing synced")
 		put(t, s, record("a", "", 1))
 		time.Sleep(syncAfter)
 		synctest.Wait()
-		require.Equal(t, 2, f.synced())
+		require.EqualValues(t, 2, f.Syncs.Load())
 	})
 }
 
 func TestSync_OneThatFailsOpensTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
+		f := buckettest.New(t)
 		s := over(t, f, Options{Log: zerolog.Nop()})
 		defer func() { require.NoError(t, s.Close()) }()
 		synctest.Wait()
-		f.setSync(func() error { return os.NewSyscallError("syncfs", syscall.EIO) })
+		f.Set(buckettest.Fault{Sync: func() error { return os.NewSyscallError("syncfs", syscall.EIO) }})
 		put(t, s, record("a", "", 1))
 		require.True(t, s.State().On())
 		time.Sleep(syncAfter)
@@ -58,7 +60,7 @@ func TestSync_OneThatFailsOpensTheBreaker(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Equal(t, "failing", s.State().State, "it is tried, and fails")
 
-		f.setSync(nil)
+		f.Set(buckettest.Fault{})
 		time.Sleep(2 * lastRetry)
 		synctest.Wait()
 		require.True(t, s.State().On())
@@ -68,11 +70,11 @@ func TestSync_OneThatFailsOpensTheBreaker(t *testing.T) {
 
 func TestSync_OneThatHangsHoldsUpNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
+		f := buckettest.New(t)
 		s := over(t, f, Options{Timeout: 2 * time.Second, Log: zerolog.Nop()})
 		synctest.Wait()
 		freeze := make(chan struct{})
-		f.setSync(func() error { <-freeze; return nil })
+		f.Set(buckettest.Fault{Sync: func() error { <-freeze; return nil }})
 		for i := range 10 {
 			began := time.Now()
 			put(t, s, record(fmt.Sprint(i), "", 1))
@@ -81,7 +83,7 @@ func TestSync_OneThatHangsHoldsUpNothing(t *testing.T) {
 			require.Zero(t, time.Since(began))
 			time.Sleep(time.Minute)
 		}
-		require.Equal(t, 1, f.synced(), "a second one is not begun over it")
+		require.EqualValues(t, 1, f.Syncs.Load(), "a second one is not begun over it")
 		require.True(t, s.State().On(), "a disk may have gigabytes to write first")
 		began := time.Now()
 		require.ErrorContains(t, s.Close(), "have not come back")
@@ -92,18 +94,18 @@ func TestSync_OneThatHangsHoldsUpNothing(t *testing.T) {
 
 func TestClose_SyncsWhatWasPutLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFaulty(t)
+		f := buckettest.New(t)
 		s := over(t, f, Options{Log: zerolog.Nop()})
 		synctest.Wait()
 		require.NoError(t, s.Put(context.Background(), record("a", "", 1)))
 		synctest.Wait() // it waits for others by now
 		require.NoError(t, s.Close())
-		require.Equal(t, 1, f.synced())
+		require.EqualValues(t, 1, f.Syncs.Load())
 
 		s = over(t, f, Options{Log: zerolog.Nop()})
 		synctest.Wait()
 		require.NoError(t, s.Close())
-		require.Equal(t, 1, f.synced(), "nothing was put")
+		require.EqualValues(t, 1, f.Syncs.Load(), "nothing was put")
 	})
 }
 

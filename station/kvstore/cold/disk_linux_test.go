@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"thoth/internal/bucket/buckettest"
 	"thoth/station/kvstore/block"
 )
 
@@ -36,7 +37,7 @@ func TestTier_OnADiskThatIsFull(t *testing.T) {
 	}
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.GreaterOrEqual(t, written, 5)
-	require.Len(t, files(t, dir), written, "the half file is gone")
+	require.Len(t, buckettest.Files(t, dir), written, "the half file is gone")
 	require.Positive(t, tier.Stats(all).Failures)
 	for _, b := range blocks[:written] {
 		got, err := tier.Get(t.Context(), b.Name, memory)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"thoth/internal/bucket/buckettest"
 	"thoth/station/kvstore"
 	"thoth/station/kvstore/block"
 )
@@ -54,7 +55,7 @@ func TestPut_EvictsTheLongestUnusedLeafFirst(t *testing.T) {
 	st := tier.Stats(all)
 	require.EqualValues(t, 3, st.Evictions)
 	require.LessOrEqual(t, st.Bytes, o.BudgetBytes)
-	require.Len(t, files(t, dir), 6)
+	require.Len(t, buckettest.Files(t, dir), 6)
 	require.Empty(t, st.Drops)
 }
 
@@ -98,7 +99,7 @@ func TestPut_ManyTogetherStayWithinTheBudget(t *testing.T) {
 		})
 	}
 	group.Wait()
-	require.Len(t, files(t, dir), 10)
+	require.Len(t, buckettest.Files(t, dir), 10)
 	require.EqualValues(t, 90, tier.Stats(all).Evictions)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"thoth/internal/bucket"
+	"thoth/internal/bucket/buckettest"
 	"thoth/station/kvstore"
 )
 
@@ -23,7 +24,9 @@ func state(t *testing.T, tier *Tier, want string) {
 
 func TestTier_AFailingStoreIsLeftAloneAndTriedBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &faulty{Objects: memStore(t), latency: time.Millisecond}
+		s := buckettest.New(t)
+		well := buckettest.Fault{Latency: time.Millisecond}
+		s.Set(well)
 		tier, err := open(context.Background(), s, "mem", "", opts())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, tier.Close()) }()
@@ -34,7 +37,7 @@ func TestTier_AFailingStoreIsLeftAloneAndTriedBehind(t *testing.T) {
 		_, ok := tier.Predict(1, 1)
 		require.True(t, ok, "the first probe has measured it")
 
-		s.set(errors.New("500 internal error"), nil)
+		s.Set(buckettest.Fault{Latency: time.Millisecond, Err: errors.New("500 internal error")})
 		for range bucket.TripAfter - 1 {
 			_, err = tier.Get(t.Context(), b.Name, memory)
 			require.ErrorContains(t, err, "500")
@@ -50,20 +53,20 @@ func TestTier_AFailingStoreIsLeftAloneAndTriedBehind(t *testing.T) {
 		require.Equal(t, "reading: it answers with errors", st.Reason)
 		require.EqualValues(t, bucket.TripAfter, st.Failures)
 
-		calls := s.calls.Load()
+		calls := s.Calls.Load()
 		_, err = tier.Get(t.Context(), b.Name, memory)
 		require.ErrorIs(t, err, kvstore.ErrFailing)
 		_, err = tier.Tails(t.Context(), b.Root, b.Parent)
 		require.ErrorIs(t, err, kvstore.ErrFailing)
-		require.Equal(t, calls, s.calls.Load(), "a failing store is not called for a request")
+		require.Equal(t, calls, s.Calls.Load(), "a failing store is not called for a request")
 
 		// Ten minutes of failure are tens of probes, not thousands.
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		require.Equal(t, "failing", tier.Stats(all).State)
-		require.Less(t, s.calls.Load()-calls, int64(60))
+		require.Less(t, s.Calls.Load()-calls, int64(60))
 
-		s.set(nil, nil)
+		s.Set(well)
 		time.Sleep(maxProbeDelay + time.Second)
 		synctest.Wait()
 		require.Equal(t, "on", tier.Stats(all).State)
@@ -76,7 +79,7 @@ func TestTier_AFailingStoreIsLeftAloneAndTriedBehind(t *testing.T) {
 
 func TestTier_AStoreThatHangsIsGivenUpInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &faulty{Objects: memStore(t)}
+		s := buckettest.New(t)
 		o := opts()
 		o.Timeout = 2 * time.Second
 		tier, err := open(context.Background(), s, "mem", "", o)
@@ -84,7 +87,7 @@ func TestTier_AStoreThatHangsIsGivenUpInTime(t *testing.T) {
 		defer func() { require.NoError(t, tier.Close()) }()
 		synctest.Wait()
 		b := chain(root(""), 64, 1)[0]
-		s.hang.Store(true)
+		s.Set(buckettest.Fault{Hang: true})
 		for range bucket.TripAfter {
 			began := time.Now()
 			require.ErrorIs(t, tier.Put(t.Context(), b), context.DeadlineExceeded)
@@ -98,7 +101,7 @@ func TestTier_AStoreThatHangsIsGivenUpInTime(t *testing.T) {
 		}
 		_, ok := tier.Predict(1, 1)
 		require.False(t, ok)
-		s.hang.Store(false)
+		s.Set(buckettest.Fault{})
 		time.Sleep(2 * maxProbeDelay)
 		synctest.Wait()
 		put(t, tier, b)
@@ -109,13 +112,13 @@ func TestTier_AFullDiskStillReads(t *testing.T) {
 	dir := t.TempDir()
 	real, err := bucket.Open(t.Context(), dir, true, time.Second)
 	require.NoError(t, err)
-	s := &faulty{Objects: real}
+	s := &buckettest.Faulty{Objects: real}
 	tier := over(t, s, opts())
 	settled(t, tier)
 	blocks := chain(root(""), 64*8, 1)
 	put(t, tier, blocks[0])
 	full := &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
-	s.set(nil, full)
+	s.Set(buckettest.Fault{Write: full})
 	for i := range bucket.TripAfter {
 		require.ErrorIs(t, tier.Put(t.Context(), blocks[1+i]), syscall.ENOSPC)
 	}
@@ -124,13 +127,13 @@ func TestTier_AFullDiskStillReads(t *testing.T) {
 	require.Equal(t, "failing", st.State)
 	require.Equal(t, "writing: the disk is full", st.Reason)
 	require.GreaterOrEqual(t, st.Failures, uint64(bucket.TripAfter))
-	require.Equal(t, []string{ObjectName(blocks[0].Name, 64)}, files(t, dir), "half files are gone")
+	require.Equal(t, []string{ObjectName(blocks[0].Name, 64)}, buckettest.Files(t, dir), "half files are gone")
 	got, err := tier.Get(t.Context(), blocks[0].Name, memory)
 	require.NoError(t, err)
 	require.Equal(t, blocks[0], got)
 	_, ok := tier.Predict(1, 1)
 	require.True(t, ok)
-	s.set(nil, nil)
+	s.Set(buckettest.Fault{})
 	state(t, tier, "on")
 	put(t, tier, blocks[1])
 }
@@ -204,7 +207,8 @@ func TestOpen_SaysWhyABucketCannotBeUsed(t *testing.T) {
 
 func TestTier_LearnsHowLongReadsTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &faulty{Objects: memStore(t), latency: 20 * time.Millisecond}
+		s := buckettest.New(t)
+		s.Set(buckettest.Fault{Latency: 20 * time.Millisecond})
 		tier, err := open(context.Background(), s, "mem", "", opts())
 		require.NoError(t, err)
 		defer func() { require.NoError(t, tier.Close()) }()
@@ -231,10 +235,10 @@ func TestTier_LearnsHowLongReadsTake(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		require.Less(t, predict(1), 45*time.Millisecond, "probes behind bring it down")
-		calls := s.calls.Load()
+		calls := s.Calls.Load()
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
-		require.Less(t, s.calls.Load()-calls, int64(20), "and then they end")
+		require.Less(t, s.Calls.Load()-calls, int64(20), "and then they end")
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"thoth/internal/bucket/buckettest"
 	"thoth/station/kvstore"
 	"thoth/station/kvstore/block"
 )
@@ -84,7 +85,7 @@ func TestOpen_LeavesNothingOfItsTrial(t *testing.T) {
 	require.NoError(t, err)
 	settled(t, tier)
 	require.NoError(t, tier.Close())
-	require.Empty(t, files(t, dir))
+	require.Empty(t, buckettest.Files(t, dir))
 }
 
 // Case D09, for the tier: each damage is a fault with its reason, the file is
@@ -155,7 +156,7 @@ func TestGet_DropsSwappedFiles(t *testing.T) {
 		require.Equal(t, block.Misplaced, f.Reason)
 	}
 	require.Equal(t, map[string]uint64{"misplaced": 4}, tier.Stats(all).Drops)
-	require.Empty(t, files(t, dir))
+	require.Empty(t, buckettest.Files(t, dir))
 }
 
 func TestGet_DropsATailWithAnotherLengthInItsName(t *testing.T) {
@@ -171,7 +172,7 @@ func TestGet_DropsATailWithAnotherLengthInItsName(t *testing.T) {
 	var f *block.Fault
 	require.ErrorAs(t, err, &f)
 	require.Equal(t, block.Misplaced, f.Reason)
-	require.Empty(t, files(t, dir))
+	require.Empty(t, buckettest.Files(t, dir))
 }
 
 func TestGet_DropsRowsOfAnotherSize(t *testing.T) {
@@ -250,7 +251,7 @@ func TestTier_TwoOnOneFolderNeverTearABlock(t *testing.T) {
 		require.Empty(t, st.Drops)
 		require.Zero(t, st.Failures)
 	}
-	require.Empty(t, temporary(files(t, dir)))
+	require.Empty(t, temporary(buckettest.Files(t, dir)))
 }
 
 func TestTier_OutlivesItsFolder(t *testing.T) {

@@ -2,13 +2,9 @@ package cold
 
 import (
 	"context"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,20 +89,6 @@ func put(t testing.TB, tier *Tier, blocks ...*block.Block) {
 	}
 }
 
-// files lists the files below a folder, relative to it.
-func files(t testing.TB, dir string) (names []string) {
-	t.Helper()
-	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		rel, err := filepath.Rel(dir, path)
-		names = append(names, rel)
-		return err
-	}))
-	return names
-}
-
 // settled waits until what Open began behind has ended: the first probe and sweep.
 func settled(t testing.TB, tier *Tier) {
 	t.Helper()
@@ -115,117 +97,6 @@ func settled(t testing.TB, tier *Tier) {
 		defer tier.index.mu.Unlock()
 		return tier.probed.Load() > 0 && tier.index.swept > 0
 	}, 10*time.Second, time.Millisecond)
-}
-
-// faulty is a store whose calls a test may delay, hang or fail.
-type faulty struct {
-	bucket.Objects
-	latency time.Duration
-	hang    atomic.Bool
-	calls   atomic.Int64
-
-	mu        sync.Mutex
-	fail      error // of all calls
-	failWrite error // of writes, after half the bytes
-}
-
-func (f *faulty) before(ctx context.Context) error {
-	f.calls.Add(1)
-	if f.latency > 0 {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(f.latency):
-		}
-	}
-	if f.hang.Load() {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.fail
-}
-
-func (f *faulty) set(fail, failWrite error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fail, f.failWrite = fail, failWrite
-}
-
-func (f *faulty) Write(ctx context.Context, name string, fill func(io.Writer) error) error {
-	if err := f.before(ctx); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	failWrite := f.failWrite
-	f.mu.Unlock()
-	if failWrite != nil {
-		return f.Objects.Write(ctx, name, func(w io.Writer) error { return fill(&half{w, failWrite, 100}) })
-	}
-	return f.Objects.Write(ctx, name, fill)
-}
-
-func (f *faulty) Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error) {
-	if err := f.before(ctx); err != nil {
-		return nil, 0, err
-	}
-	r, size, err := f.Objects.Read(ctx, name, limit)
-	if err == nil && f.latency > 0 {
-		r = slow{r} // or in a test's own time there would be no rate
-	}
-	return r, size, err
-}
-
-// slow is a reader that takes a millisecond for each call.
-type slow struct{ io.ReadCloser }
-
-func (s slow) Read(p []byte) (int, error) {
-	time.Sleep(time.Millisecond)
-	return s.ReadCloser.Read(p)
-}
-
-func (f *faulty) Stat(ctx context.Context, name string) (bucket.Object, error) {
-	if err := f.before(ctx); err != nil {
-		return bucket.Object{}, err
-	}
-	return f.Objects.Stat(ctx, name)
-}
-
-func (f *faulty) List(ctx context.Context, prefix string, each func(bucket.Object) error) error {
-	if err := f.before(ctx); err != nil {
-		return err
-	}
-	return f.Objects.List(ctx, prefix, each)
-}
-
-func (f *faulty) Top(ctx context.Context, each func(bucket.Object) error) error {
-	if err := f.before(ctx); err != nil {
-		return err
-	}
-	return f.Objects.Top(ctx, each)
-}
-
-func (f *faulty) Delete(ctx context.Context, name string) error {
-	if err := f.before(ctx); err != nil {
-		return err
-	}
-	return f.Objects.Delete(ctx, name)
-}
-
-// half writes some bytes and then fails, as a full disk does.
-type half struct {
-	w    io.Writer
-	err  error
-	left int
-}
-
-func (h *half) Write(p []byte) (int, error) {
-	n, err := h.w.Write(p[:min(len(p), h.left)])
-	if h.left -= n; err == nil && n < len(p) {
-		err = h.err
-	}
-	return n, err
 }
 
 func damage(t testing.TB, path string, change func([]byte) []byte) {
@@ -242,15 +113,4 @@ func temporary(names []string) (found []string) {
 		}
 	}
 	return found
-}
-
-// held is a store whose listing of the top waits.
-type held struct {
-	bucket.Objects
-	until chan struct{}
-}
-
-func (h *held) Top(ctx context.Context, each func(bucket.Object) error) error {
-	<-h.until
-	return h.Objects.Top(ctx, each)
 }

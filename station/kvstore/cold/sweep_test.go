@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"thoth/internal/bucket"
+	"thoth/internal/bucket/buckettest"
 	"thoth/station/kvstore"
 	"thoth/station/kvstore/block"
 )
@@ -91,7 +92,7 @@ func TestSweep_CountsOldModelsAndEvictsThemFirst(t *testing.T) {
 	o.BudgetBytes = 4 * size
 	tier := openTier(t, dir, o)
 	settled(t, tier)
-	require.Eventually(t, func() bool { return len(files(t, dir)) == 4 && tier.Stats(all).Blocks == 4 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(buckettest.Files(t, dir)) == 4 && tier.Stats(all).Blocks == 4 && tier.Stats(all).Evictions == 2 }, 5*time.Second, time.Millisecond)
 	require.Equal(t, []bool{true, true, true}, stored(t, tier, now))
 	require.Equal(t, []bool{true, false, false}, stored(t, tier, before))
 	st := tier.Stats(func(k block.Key) bool { return k == root("model") })
@@ -118,7 +119,7 @@ func TestSweep_DropsOldOrphans(t *testing.T) {
 	later := openTier(t, dir, opts())
 	require.Eventually(t, func() bool { return later.Stats(all).Drops["orphan"] == 2 }, 5*time.Second, time.Millisecond)
 	settled(t, later)
-	require.Equal(t, []string{ObjectName(blocks[0].Name, 64)}, files(t, dir))
+	require.Equal(t, []string{ObjectName(blocks[0].Name, 64)}, buckettest.Files(t, dir))
 }
 
 func TestSweep_ForgetsWhatOthersDeletedAndKeepsWhatIsPutMeanwhile(t *testing.T) {
@@ -203,9 +204,10 @@ func TestSweep_PagesThroughABucket(t *testing.T) {
 
 // A start does not wait for what lies in the store.
 func TestOpen_IsReadyWithTenThousandBlocksAsWithNone(t *testing.T) {
-	s := &faulty{Objects: memStore(t)}
+	s := buckettest.New(t)
 	hold := make(chan struct{})
-	tier := over(t, &held{s, hold}, opts())
+	s.Set(buckettest.Fault{Top: hold})
+	tier := over(t, s, opts())
 	b := chain(root(""), 64, 1)[0]
 	put(t, tier, b)
 	_, err := tier.Get(t.Context(), b.Name, memory)
