@@ -352,6 +352,7 @@ func TestBackground_CancelledElsewhereBeforeItsEndItIsCancelled(t *testing.T) {
 	gate, asked := make(chan struct{}), make(chan reply, 1)
 	f.does(gated(gate))
 	id := h.ask(`"a"`, `"background":true`).response(t).ID
+	h.eventually(func() bool { return elsewhere.kept(id).response(t).Status == "in_progress" }) // it has looked at its begin, too
 	go func() { asked <- elsewhere.do("POST", "/v1/responses/"+id+"/cancel", "") }()
 	h.eventually(func() bool { _, err := h.stored.Get(t.Context(), fatesOf(""), id); return err == nil })
 	close(gate)

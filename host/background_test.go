@@ -188,7 +188,9 @@ func TestBackground_EventsOfThoseThatEndedAreBoundedInBytesAndTime(t *testing.T)
 	h.background.mu.Unlock()
 	require.Positive(t, size)
 	h.background.heldBytes = size * 5 / 2
-	two, three := streamed(), streamed()
+	two := streamed()
+	h.eventually(func() bool { return slices.Contains(h.held(), two) }) // they are put away in the order of their ends
+	three := streamed()
 	h.eventually(func() bool { return slices.Equal(h.held(), []string{two, three}) })
 	r := h.kept(one + "?stream=true")
 	require.Equal(t, 400, r.status)

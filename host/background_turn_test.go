@@ -17,10 +17,12 @@ import (
 func (h *testHost) queued(f *fakeStation, gate chan struct{}, ids int) (of []string) {
 	h.t.Helper()
 	f.does(gated(gate))
-	for range ids {
+	for i := range ids {
 		of = append(of, h.ask(`"a"`, `"background":true`).response(h.t).ID)
+		if i == 0 { // who comes behind it may overtake it on the way to the line
+			h.eventually(func() bool { return f.running() == 1 })
+		}
 	}
-	h.eventually(func() bool { return f.running() == 1 })
 	return of
 }
 
@@ -169,8 +171,9 @@ func TestBackground_AnotherModelGetsAPromptOfItsOwn(t *testing.T) {
 		return h.do("POST", "/v1/responses", `{"model":"`+model+`","input":"a","background":true}`).response(t).ID
 	}
 	own := h.station.current().names[0]
-	ids := []string{post("m"), post("m"), post(own)}
+	ids := []string{post("m")}
 	h.eventually(func() bool { return f.running() == 1 })
+	ids = append(ids, post("m"), post(own))
 	f.set(func(f *fakeStation) {
 		f.health.Build = "b2"
 		f.model.Digest, f.model.File, f.model.Name = "other", "other.gguf", "other"

@@ -125,7 +125,11 @@ func (f *fakeStation) serve(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(wire.Stats{Status: health.Status, Steps: 7})
 	case wire.RouteGenerate:
 		var q wire.GenerateRequest
-		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the host went away over it
+		}
+		if err := json.Unmarshal(b, &q); err != nil {
 			f.t.Errorf("the host sent a body that does not decode: %v", err)
 		}
 		f.mu.Lock()
