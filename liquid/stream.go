@@ -95,6 +95,7 @@ func (m *Manager) Open(ctx context.Context, q *Request) (*Stream, error) {
 	s := &Stream{m: m, ctx: ctx, q: q, start: time.Now(), left: q.Generate.Answers()}
 	s.answers = make([]answer, s.left)
 	if err := s.open(); err != nil {
+		s.noted = true // what is served counts
 		_ = s.Close()
 		return nil, err
 	}
@@ -162,6 +163,8 @@ func (s *Stream) Next() (*wire.Frame, error) {
 			return f, err
 		case err != nil && (s.begun || s.ctx.Err() != nil):
 			return nil, err // too late for another path
+		case s.turn && plain(err):
+			return nil, err
 		case err != nil:
 			err = s.fallBack(s.lost(err))
 		case f.Type == wire.FrameProgress:
@@ -295,7 +298,6 @@ func (s *Stream) finish(f *wire.Frame) *wire.Frame {
 	switch {
 	case s.turn && s.saved.asked:
 		k = s.saved
-		s.m.tell.wrote(k.all)
 	case s.keeper != nil:
 		k = s.keeper.saves(s.ctx, s.m.o.SaveWait)
 	}
@@ -379,6 +381,7 @@ func (s *Stream) Close() error {
 	if s.outcome != nil && !s.noted {
 		s.noted = true
 		s.m.record(s.ctx, s.outcome, len(s.answers))
+		s.m.tell.wrote(s.saved.all)
 	}
 	if s.phase == over {
 		return s.frames.Close()

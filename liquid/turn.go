@@ -35,15 +35,17 @@ func (s *Stream) openTurn() error {
 	var f *wire.Frame
 	var err error
 	if s.frames, err = m.o.Station.Generate(ctx, &g); err == nil {
-		f, err = firstOf(s.frames)
+		f, err = s.frames.Next()
 	}
-	switch stopped := late.Stop(); {
-	case err != nil && (plain(err) || s.ctx.Err() != nil):
+	switch inTime := late.Stop(); {
+	case s.ctx.Err() != nil && err != nil:
+		return err
+	case !inTime: // the call was cancelled, if only in the moment in which its answer came
+		return s.fallBack(&failure{ReasonLoad, errLate})
+	case plain(err):
 		return err
 	case err != nil:
 		return s.fallBack(&failure{ReasonLoad, err})
-	case !stopped: // it came, and was cancelled in the same moment
-		return s.fallBack(&failure{ReasonLoad, context.DeadlineExceeded})
 	case f.Type != wire.FrameRestored || f.Restored == nil:
 		return s.ignored(f)
 	}
@@ -56,12 +58,8 @@ func (s *Stream) openTurn() error {
 	return nil
 }
 
-// firstOf is the first frame of a turn but for those that tell its place in a queue.
-func firstOf(frames *client.Stream) (f *wire.Frame, err error) {
-	for f, err = frames.Next(); err == nil && f.Type == wire.FrameProgress; f, err = frames.Next() {
-	}
-	return f, err
-}
+// errLate is the error of a station that does not restore in time.
+var errLate = &wire.Error{Code: wire.CodeTimeout, Message: "the station restored for longer than it may", Taken: true}
 
 // plain tells whether an error is one that the native path would meet, too: it is
 // the request's, or the station takes nobody's.

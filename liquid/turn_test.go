@@ -25,10 +25,11 @@ func ofTurns(f fault) fault {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		var q wire.GenerateRequest
-		if json.Unmarshal(body, &q) == nil && q.KV == nil {
-			f = func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(w, r) }
+		if json.Unmarshal(body, &q) == nil && q.KV != nil {
+			f(w, r, next)
+			return
 		}
-		f(w, r, next)
+		next.ServeHTTP(w, r)
 	}
 }
 
@@ -189,6 +190,18 @@ func TestTurn_ARefusalOfTheRequestIsTheAnswer(t *testing.T) {
 			require.Equal(t, []any{e.Code, e.Param}, []any{got.Code, got.Param})
 			require.Equal(t, 1, g.counted(wire.RouteGenerate))
 			g.noSessions()
+
+			g.fault(wire.RouteGenerate, frames(func(f wire.Frame) []wire.Frame {
+				if f.Type == wire.FrameRestored {
+					return []wire.Frame{f, {Type: wire.FrameError, Error: e}}
+				}
+				return nil
+			}))
+			g.took("")
+			_, err = g.open(t.Context(), ask(long("A", 100), 8))
+			require.ErrorAs(t, err, &got)
+			require.Equal(t, e.Code, got.Code)
+			require.Equal(t, 1, g.counted(wire.RouteGenerate), "nor behind the restore")
 		})
 	}
 }
@@ -218,36 +231,68 @@ func TestTurn_AfterTheFirstTokenAnErrorIsTheAnswers(t *testing.T) {
 // A station that was replaced since the last look: what it answers is used, it is
 // told, and from then on it is asked by single calls.
 func TestTurn_AStationThatIgnoresItIsNoticed(t *testing.T) {
-	suspected := 0
-	g := newTurnRig(t, stationtest.Options{}, func(o *Options) { o.Suspect = func() { suspected++ } })
-	q := ask(long("A", 100), 8)
-	want := g.fresh(q)
-	g.fault(wire.RouteGenerate, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		var q wire.GenerateRequest
-		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
-			panic(err)
-		}
-		q.KV = nil
-		b, _ := json.Marshal(q)
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
-		next.ServeHTTP(w, r)
-	})
-	g.took("")
-	r := g.run(q)
-	g.same(want, r)
-	require.Equal(t, &Outcome{Memory: Miss, Path: Native, Reason: ReasonRoute, DiffersAt: -1}, r.outcome)
-	require.Equal(t, 1, g.counted(wire.RouteGenerate))
-	require.Equal(t, 1, suspected)
-	require.Contains(t, g.logs.String(), "without liquid memory")
+	for _, progress := range []bool{false, true} {
+		suspected := 0
+		g := newTurnRig(t, stationtest.Options{}, func(o *Options) { o.Suspect = func() { suspected++ } })
+		q := ask(long("A", 100), 8)
+		q.Generate.Progress = progress
+		want := g.fresh(q)
+		g.fault(wire.RouteGenerate, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			var q wire.GenerateRequest
+			if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+				panic(err)
+			}
+			q.KV = nil
+			b, _ := json.Marshal(q)
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
+			next.ServeHTTP(w, r)
+		})
+		g.took("")
+		r := g.run(q)
+		g.same(want, r)
+		require.Equal(t, &Outcome{Memory: Miss, Path: Native, Reason: ReasonRoute, DiffersAt: -1}, r.outcome)
+		require.Equal(t, 1, g.counted(wire.RouteGenerate))
+		require.Equal(t, 1, suspected)
+		require.Contains(t, g.logs.String(), "without liquid memory")
 
-	r = g.run(q)
-	g.same(want, r)
-	require.Equal(t, Liquid, r.outcome.Path)
-	require.Equal(t, 1, g.counted(wire.RouteEmbed))
-	g.fault(wire.RouteGenerate, nil)
-	g.look(true)
-	require.True(t, g.State().StationKVTurn)
-	g.noSessions()
+		r = g.run(q)
+		g.same(want, r)
+		require.Equal(t, Liquid, r.outcome.Path)
+		require.Equal(t, 1, g.counted(wire.RouteEmbed))
+		g.fault(wire.RouteGenerate, nil)
+		g.look(true)
+		require.True(t, g.State().StationKVTurn)
+		g.noSessions()
+	}
+}
+
+func TestTurn_WhatACutTurnHasStoredCounts(t *testing.T) {
+	g := newTurnRig(t, stationtest.Options{EOGEvery: -1})
+	q := seeded(long("A", 100), 0)
+	n := 2
+	q.Generate.Fork, q.Generate.MaxTokens = &n, 300
+	g.fault(wire.RouteGenerate, ofTurns(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		rec := httptest.NewRecorder()
+		next.ServeHTTP(rec, r)
+		for line := range bytes.Lines(rec.Body.Bytes()) {
+			_, _ = w.Write(line)
+			var f wire.Frame
+			if json.Unmarshal(line, &f) == nil && f.Type == wire.FrameDone {
+				break // the other one's end never comes
+			}
+		}
+		_ = http.NewResponseController(w).Flush()
+		hang(w, r, next)
+	}))
+	s, err := g.Open(t.Context(), q)
+	require.NoError(t, err)
+	for ended := false; !ended; {
+		f, err := s.Next()
+		require.NoError(t, err)
+		ended = f.Type == wire.FrameDone
+	}
+	require.NoError(t, s.Close())
+	require.GreaterOrEqual(t, g.Report(t.Context()).Tokens.Written, uint64(len(g.tokens(q))))
 }
 
 func TestTurn_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {

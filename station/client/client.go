@@ -200,7 +200,8 @@ func (c *Client) request(ctx context.Context, method, route string, body any) (*
 
 // repeatableCall tells that a call does no harm when the station gets it twice, the
 // first time over a connection that has ended since. What reads is such a call. So is
-// one that generates: the station drops it, and all it has made, with its connection.
+// one that generates: the station drops it, and all it has made, with its connection,
+// but for stored KV, which is the same after two.
 // After two saves or deletes there is what there is after one, and who is told the
 // second time that the session is gone already knows all he needs. Not so the other
 // steps of a session: tokens would be staged twice, or an answer go on from a token that

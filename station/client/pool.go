@@ -17,7 +17,7 @@ import (
 //
 // It is net/http's transport without what a station's neighbour has no use for. That
 // one has two goroutines for each connection, and a call wakes them and is woken by
-// them; a request by liquid memory is half a dozen calls. Here the caller's goroutine
+// them; a request by single calls is half a dozen of them. Here the caller's goroutine
 // writes and reads. What is left of HTTP, request and response, is net/http's.
 //
 // Invariants: a link is idle in the pool or its request's alone; a link whose answer

@@ -86,7 +86,7 @@ type KVSaveResponse struct {
 // /forward, /decode-next and two /kv-session/save would do: the longest stored prefix of
 // the prompt is restored, the rest is evaluated, the prompt is saved when its first token
 // is drawn, and each answer behind it when it ends. The stream has a restored frame ahead
-// of all but progress, an evaluated frame ahead of the first token, and in its done frames
+// of all, an evaluated frame ahead of the first token, and in its done frames
 // what was saved. A failed restore is no error: the prompt is computed. Where nobody
 // reads the answer to its end, Keep says what is stored of what was evaluated.
 //
