@@ -2,8 +2,11 @@ package hostbench
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"thoth/station/wire"
 )
@@ -85,12 +88,37 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
+// stores gives each benchmark a folder for responses. All are removed after the last:
+// where inodes have lately been freed a file system may take long to find a new one,
+// and what a benchmark removes would be measured by the next.
+var stores storeFolders
+
+type storeFolders struct{ dir string }
+
+func (s *storeFolders) next(b *testing.B) string {
+	b.Helper()
+	var err error
+	if s.dir == "" {
+		s.dir, err = os.MkdirTemp("", "hostbench")
+		require.NoError(b, err)
+	}
+	dir, err := os.MkdirTemp(s.dir, "")
+	require.NoError(b, err)
+	return dir
+}
+
+func (s *storeFolders) remove() {
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir)
+	}
+}
+
 // measure sends a load from several clients at once and reports the processor time
 // of one thing, of which a request has so many. The elapsed time is the station's
 // and the clients' as well, and says nothing.
 func measure(b *testing.B, l load, step time.Duration, clients, warm int, thing string, each int) {
 	if l.request.path == "/v1/responses" {
-		l.set.Store = b.TempDir()
+		l.set.Store = stores.next(b)
 	}
 	l.set.Station = newStation(b, l.template, step, l.set.Liquid).address
 	p := startHost(b, l.set)

@@ -53,7 +53,9 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	stores.remove()
+	os.Exit(code)
 }
 
 // usage is what a host process has used so far.
