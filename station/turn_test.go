@@ -342,6 +342,29 @@ func TestTurn_ThatEndsWithItsFirstTokenSavesItsPrompt(t *testing.T) {
 	}
 }
 
+// The others go on, as many at a time as they may.
+func TestTurn_OneOfWhoseAnswersEndsWithItsFirstToken(t *testing.T) {
+	f := start(t, stationtest.Options{EOGEvery: -1}, station.Options{})
+	for seed := range uint64(5) {
+		q := turnOf(text(150, 3), 5, 20)
+		q.Sampling.Seed = &seed
+		for choice, a := range f.ask(t.Context(), native(q)).answers {
+			q.Stop = []string{a.text[:1]}
+			for _, width := range []int{1, 2, 0} {
+				q.ForkWidth = width
+				want := f.ask(t.Context(), native(q))
+				require.Zero(t, want.answers[choice].text)
+				got := f.turn(q)
+				f.sameAnswers(want.answers, got.answers)
+				for _, x := range got.answers {
+					require.Equal(t, len(x.tokens) > 1, x.done.KVAnswer != nil)
+				}
+			}
+		}
+	}
+	f.left()
+}
+
 // However little room there is, and whenever its answers end.
 func TestTurn_OfManyAnswersInASmallPool(t *testing.T) {
 	for name, o := range map[string]stationtest.Options{
