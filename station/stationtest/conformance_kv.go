@@ -35,6 +35,7 @@ func (s *suite) kv(t *testing.T) {
 		{"scopes", s.kvScopes}, {"delete", s.kvDelete}, {"hold", s.kvHold}, {"lookup", s.kvLookup}, {"flush", s.kvFlush},
 		{"release", s.kvRelease}, {"save beside a decode", s.kvSaveBeside},
 		{"coalescing", s.kvCoalescing}, {"leader goes", s.kvLeaderGoes}, {"cancelled prefill", s.kvCancelled},
+		{"turns", s.kvTurns},
 		{"index", s.kvIndex},
 	} {
 		t.Run(part.name, part.run)
@@ -45,13 +46,16 @@ func (s *suite) kv(t *testing.T) {
 // kvOff: a station that cannot is no older station. The routes exist.
 func (s *suite) kvOff(t *testing.T) {
 	require.False(t, *s.health.KVSession)
+	require.False(t, s.health.KVTurn)
+	resp, body := s.raw.do(t, http.MethodPost, wire.RouteGenerate, `{"prompt":{"text":"a"},"max_tokens":1,"kv":{}}`)
+	require.Equal(t, "kv", requireError(t, resp, body, wire.CodeUnsupported).Param)
 	require.NotEmpty(t, s.health.KVReason)
 	require.Nil(t, s.stats(t).KV)
 	for _, verb := range []string{wire.VerbLoad, wire.VerbSave, wire.VerbDelete, wire.VerbLookup, wire.VerbFlush} {
 		resp, body := s.kvRaw(t, verb, "probe", "0", "")
 		requireError(t, resp, body, wire.CodeUnsupported)
 	}
-	resp, body := s.raw.do(t, http.MethodGet, wire.RouteKVSession, "")
+	resp, body = s.raw.do(t, http.MethodGet, wire.RouteKVSession, "")
 	requireError(t, resp, body, wire.CodeUnsupported)
 }
 
