@@ -104,6 +104,26 @@ func TestStore_RemembersUsesAndAgesOverARestart(t *testing.T) {
 	require.FileExists(t, fileOf(first, dir, "b"))
 }
 
+// What a loss of power leaves: names whose bytes never came to the disk.
+func TestSweep_WhatIsTornEndsByTheTimeOfItsFile(t *testing.T) {
+	dir := t.TempDir()
+	first := openStore(t, options(dir))
+	swept(t, first)
+	put(t, first, record("long ago", "", 1), record("now", "", 1))
+	for _, id := range []string{"long ago", "now"} {
+		require.NoError(t, os.Truncate(fileOf(first, dir, id), 0))
+	}
+	age(t, fileOf(first, dir, "long ago"), first.TTL()+time.Hour)
+	second := openStore(t, options(dir))
+	swept(t, second)
+	require.NoFileExists(t, fileOf(first, dir, "long ago"))
+	require.FileExists(t, fileOf(first, dir, "now"))
+	require.EqualValues(t, 1, second.State().Expired)
+	missing(t, second, "now")
+	require.NoFileExists(t, fileOf(first, dir, "now"))
+	require.Equal(t, map[string]uint64{"format": 1}, second.State().Drops)
+}
+
 func TestSweep_KeepsToTheBudgetWhateverOthersWrite(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)

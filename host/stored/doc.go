@@ -20,9 +20,10 @@
 // record ends a TTL after it was created, used or not: it is not found from then on,
 // and its object goes with the next sweep.
 //
-// A record that was put is found from then on, by every process, and is synced about a
-// second later, with all that were put meanwhile: a loss of power may take the last ones,
-// or tear them.
+// A record that was put is whole, and found from then on by every process and after a
+// crash of any. In a folder nobody waits for the disk: a loss of power takes what the system
+// has not written down, on Linux usually of the last half minute, and may undo a delete. A
+// record that it tears fails its checksum.
 //
 // What fails a check is deleted, counted, and answered like what is not there. With a
 // key, records are sealed and their names are made with it: with another, nothing is
@@ -31,7 +32,7 @@
 // Who reads may be charged before anything is read, by a [Charge].
 //
 // No call takes longer than its timeout, even when the operating system hangs in it;
-// a bucket that fails three times in a row, or once at a sync, is left alone and tried
-// again behind. Opening, listing and syncing are behind as well: neither a start nor a
-// request waits for them. Close waits for what runs.
+// a bucket that fails three times in a row is left alone and tried again behind.
+// Opening and listing are behind as well: neither a start nor a request waits for
+// them. Close waits for what runs.
 package stored

@@ -125,10 +125,7 @@ func (s *Store) well(ctx context.Context) bool {
 	}
 	reads := s.note(ctx, &s.reads, "reading", err)
 	_, err = call(ctx, s, func(ctx context.Context) (struct{}, error) {
-		if err := bucket.Try(ctx, b, name{}.folder()); err != nil {
-			return struct{}{}, err
-		}
-		return s.sync(ctx)
+		return struct{}{}, bucket.Try(ctx, b, name{}.folder())
 	})
 	writes := s.note(ctx, &s.writes, "writing", err)
 	return reads == nil && writes == nil

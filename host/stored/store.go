@@ -64,11 +64,10 @@ type Store struct {
 	writes  bucket.Breaker
 	counts  counts
 
-	calls    chan struct{} // a place for each call
-	probes   chan struct{} // asks the keeper to try the bucket again
-	unsynced chan struct{} // asks for a sync
-	stop     context.CancelFunc
-	keeper   sync.WaitGroup
+	calls  chan struct{} // a place for each call
+	probes chan struct{} // asks the keeper to try the bucket again
+	stop   context.CancelFunc
+	keeper sync.WaitGroup
 }
 
 // opened is a bucket that has been tried.
@@ -90,7 +89,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // start makes a store of what open gives.
 func start(ctx context.Context, o Options, open opener) *Store {
 	s := &Store{o: o, codec: newCodec(o.Key), index: newIndex(), stop: func() {},
-		calls: make(chan struct{}, mostCalls), probes: make(chan struct{}, 1), unsynced: make(chan struct{}, 1)}
+		calls: make(chan struct{}, mostCalls), probes: make(chan struct{}, 1)}
 	if o.Address == None {
 		s.counts.off("turned off by THOTH_RESPONSES_STORE")
 		return s
@@ -100,7 +99,6 @@ func start(ctx context.Context, o Options, open opener) *Store {
 	s.stop = stop
 	tried := make(chan struct{})
 	s.keeper.Go(func() { s.keep(work, open, sync.OnceFunc(func() { close(tried) })) })
-	s.keeper.Go(func() { s.syncLoop(work) })
 	grace := time.NewTimer(openGrace)
 	defer grace.Stop()
 	select {
@@ -110,24 +108,17 @@ func start(ctx context.Context, o Options, open opener) *Store {
 	return s
 }
 
-// Close ends what goes on behind, syncs what was put, and waits for all calls, all in the
-// time of one. A call that the operating system does not give back is left, and told.
+// Close ends what goes on behind and waits for all calls, in the time of one. A call that
+// the operating system does not give back is left, and told.
 func (s *Store) Close() error {
 	s.stop()
 	s.keeper.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
-	defer cancel()
-	select {
-	case <-s.unsynced:
-		if _, err := run(ctx, s, s.sync); err != nil {
-			s.o.Log.Error().Str("reason", bucket.Sentence(err)).Msg("the last responses may not be on the disk")
-		}
-	default:
-	}
+	late := time.NewTimer(s.o.Timeout)
+	defer late.Stop()
 	for range cap(s.calls) {
 		select {
 		case s.calls <- struct{}{}:
-		case <-ctx.Done():
+		case <-late.C:
 			return errors.New("calls to the store of responses have not come back")
 		}
 	}
@@ -153,8 +144,8 @@ func (s *Store) Fits(r *Record) error {
 }
 
 // Put stores a record, in place of one of the same id. It is found from now on, by
-// every host, and after the end of this process. A loss of power may take it until the next
-// sync, about [syncAfter] later.
+// every host, and after the end of this process. It is not synced: a loss of power takes
+// what the system has not written down by itself, usually of the last half minute.
 func (s *Store) Put(ctx context.Context, r *Record) error {
 	if err := s.Fits(r); err != nil {
 		return err
@@ -182,7 +173,6 @@ func (s *Store) Put(ctx context.Context, r *Record) error {
 		return err
 	}
 	landed = r
-	ask(s.unsynced)
 	return nil
 }
 
@@ -331,23 +321,14 @@ func (s *Store) usable(of *bucket.Breaker) (*opened, error) {
 // note notes how a call went. Three failures in a row, and the bucket is left alone.
 func (s *Store) note(ctx context.Context, of *bucket.Breaker, doing string, err error) error {
 	if of.Record(ctx, err) {
-		s.tripped(doing, err)
+		s.o.Log.Error().Str("reason", bucket.Sentence(err)).Msgf("the store of responses fails at %s; it is tried again behind", doing)
+		select {
+		case s.probes <- struct{}{}:
+		default:
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s the store of responses: %w", doing, err)
 	}
 	return nil
-}
-
-func (s *Store) tripped(doing string, err error) {
-	s.o.Log.Error().Str("reason", bucket.Sentence(err)).Msgf("the store of responses fails at %s; it is tried again behind", doing)
-	ask(s.probes)
-}
-
-// ask asks for what is done once, however many ask.
-func ask(of chan<- struct{}) {
-	select {
-	case of <- struct{}{}:
-	default:
-	}
 }

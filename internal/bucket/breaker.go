@@ -30,22 +30,8 @@ func (b *Breaker) Record(ctx context.Context, err error) (tripped bool) {
 	case ctx.Err() != nil:
 		return false
 	}
-	b.row++
-	return b.fail(err, b.row >= TripAfter)
-}
-
-// Trip opens the breaker by one failure, which tells of many calls. It tells whether this
-// one did.
-func (b *Breaker) Trip(err error) (tripped bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.row = TripAfter
-	return b.fail(err, true)
-}
-
-func (b *Breaker) fail(err error, open bool) (tripped bool) {
 	b.failures++
-	if !open {
+	if b.row++; b.row < TripAfter {
 		return false
 	}
 	tripped = b.reason == ""

@@ -34,7 +34,6 @@ type Object struct {
 type Objects interface {
 	Write(ctx context.Context, name string, fill func(io.Writer) error) error
 	Put(ctx context.Context, name string, content []byte) error
-	Sync() error
 	Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error)
 	Stat(ctx context.Context, name string) (Object, error)
 	Top(ctx context.Context, each func(Object) error) error
@@ -51,11 +50,8 @@ type Bucket struct {
 	Dir  string // of a folder: absolute, no links
 
 	bucket  *blob.Bucket
-	timeout time.Duration // of a page of a listing
-
-	// Of a folder, replaced in tests.
-	sync     func(*os.File) error // before a file gets its name
-	syncDisk func(dir string) error
+	timeout time.Duration        // of a page of a listing
+	sync    func(*os.File) error // before a file gets its name; replaced in tests
 }
 
 // address is what the URL of a store says (see the package comment).
@@ -170,7 +166,7 @@ func openFolder(dir string, create bool) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Bucket{Kind: fileblob.Scheme, Dir: dir, bucket: bucket, sync: (*os.File).Sync, syncDisk: syncDisk}, nil
+	return &Bucket{Kind: fileblob.Scheme, Dir: dir, bucket: bucket, sync: (*os.File).Sync}, nil
 }
 
 // Write stores what fill writes, whole or not at all. A file is synced before it
@@ -196,22 +192,14 @@ func (s *Bucket) Write(ctx context.Context, name string, fill func(io.Writer) er
 }
 
 // Put stores content, whole or not at all, and costs less than Write: a file is not
-// synced. Until the next Sync, or until the system has written it by itself, a loss of
-// power may lose it, or leave its name with other bytes: who reads it must check.
+// synced. It is there from then on, also after a crash of this process. Until the system
+// has written it down by itself, on Linux usually within half a minute, a loss of power may
+// take it, or leave its name with other bytes: who reads it must check.
 func (s *Bucket) Put(ctx context.Context, name string, content []byte) error {
-	if s.Dir != "" && syncsDisks {
+	if s.Dir != "" {
 		return writeFile(ctx, s.path(name), Writing(content), nil)
 	}
 	return s.Write(ctx, name, Writing(content))
-}
-
-// Sync makes all that was Put before survive a loss of power. It takes until the disk has
-// all that waits for it, which may be others' files and many, and hears of no context.
-func (s *Bucket) Sync() error {
-	if s.Dir != "" {
-		return s.syncDisk(s.Dir)
-	}
-	return nil
 }
 
 // Read opens the first limit bytes of an object, all if limit is below 0, and

@@ -64,9 +64,6 @@ func TestBucket_SyncsBeforeAFileHasItsName(t *testing.T) {
 }
 
 func TestBucket_PutsWithoutASync(t *testing.T) {
-	if !syncsDisks {
-		t.Skip("no disk is synced as a whole here")
-	}
 	b := open(t, t.TempDir())
 	b.sync = func(*os.File) error { return errors.New("nobody asked for it") }
 	require.NoError(t, b.Put(t.Context(), "a/b", []byte("bytes")))
@@ -80,20 +77,11 @@ func TestBucket_PutsWithoutASync(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, mode, i.Mode().Perm(), path)
 	}
-
-	var synced []string
-	sync := b.syncDisk
-	b.syncDisk = func(dir string) error { synced = append(synced, dir); return sync(dir) }
-	require.NoError(t, b.Sync())
-	require.Equal(t, []string{b.Dir}, synced)
-	require.NoError(t, os.RemoveAll(b.Dir))
-	require.ErrorIs(t, b.Sync(), fs.ErrNotExist)
 }
 
-func TestBucket_PutsAndSyncsWhereThereAreNoFiles(t *testing.T) {
+func TestBucket_PutsWhereThereAreNoFiles(t *testing.T) {
 	b := open(t, "mem://")
 	require.NoError(t, b.Put(t.Context(), "a/b", []byte("bytes")))
-	require.NoError(t, b.Sync())
 	o, err := b.Stat(t.Context(), "a/b")
 	require.NoError(t, err)
 	require.EqualValues(t, 5, o.Size)
@@ -237,19 +225,6 @@ func TestBreaker_CountsARow(t *testing.T) {
 	_, open := b.Open()
 	require.True(t, open)
 	require.EqualValues(t, 24, b.Count())
-}
-
-func TestBreaker_TripsByOneThatTellsOfMany(t *testing.T) {
-	var b Breaker
-	require.True(t, b.Trip(os.ErrDeadlineExceeded))
-	require.False(t, b.Trip(errors.New("again")), "it opens once")
-	reason, open := b.Open()
-	require.True(t, open)
-	require.Equal(t, "it answers with errors", reason)
-	require.EqualValues(t, 2, b.Count())
-	require.False(t, b.Record(t.Context(), nil))
-	_, open = b.Open()
-	require.False(t, open)
 }
 
 func TestBelow_IsAFolderInTheStore(t *testing.T) {

@@ -3,7 +3,6 @@ package bucket
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -29,24 +28,6 @@ func OnMemory(dir string) bool {
 		}
 		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
 			return false
-		}
-	}
-}
-
-// syncsDisks tells whether syncDisk does anything.
-const syncsDisks = true
-
-// syncDisk writes out all that waits in memory for the disk of a folder. It fails, once,
-// when anything could not be written since the last time.
-func syncDisk(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	for {
-		if err = unix.Syncfs(int(d.Fd())); err != unix.EINTR {
-			return os.NewSyscallError("syncfs", err)
 		}
 	}
 }

@@ -7,8 +7,3 @@ func FreeBytes(string) int64 { return 0 }
 
 // OnMemory tells whether a folder lies on a disk that is memory; not known here.
 func OnMemory(string) bool { return false }
-
-// syncsDisks tells whether syncDisk does anything: not here, where each file is synced.
-const syncsDisks = false
-
-func syncDisk(string) error { return nil }

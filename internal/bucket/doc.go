@@ -1,9 +1,9 @@
 // Package bucket is a folder or bucket of objects, for what is kept over restarts and
 // shared with other processes: stored KV and stored responses.
 //
-// [Bucket] writes whole or not at all, reads, lists and deletes, and puts what is
-// synced later, with others; [Try] finds out whether one can be used; [Below] is a
-// folder in one; a [Breaker] keeps requests from one that fails.
+// [Bucket] writes whole or not at all, with a sync or without, reads, lists and deletes;
+// [Try] finds out whether one can be used; [Below] is a folder in one; a [Breaker] keeps
+// requests from one that fails.
 //
 // # Addresses
 //
@@ -28,8 +28,8 @@
 // A file has its name only when all its bytes are written: it is written beside it
 // under a temporary name and renamed, and no other file comes with it. So a process that
 // dies leaves no half file under a name. What is written is synced before, and then a
-// machine that loses its power leaves none either; what is put is synced by the next
-// Sync, and may be torn until then.
+// machine that loses its power leaves none either; what is put is not, and may be torn by
+// that until the system has written it down.
 //
 // Any number of processes may share a bucket; what one deletes another misses.
 package bucket

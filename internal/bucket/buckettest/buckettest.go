@@ -26,15 +26,13 @@ type Fault struct {
 	Freeze  <-chan struct{} // calls wait for it and hear of no context, as in a system that hangs
 	Err     error           // of all calls
 	Write   error           // of writes, which have written some bytes by then
-	Sync    func() error    // in place of a sync, which knows no other fault
 	Top     <-chan struct{} // listings of the top wait for it
 }
 
 // Faulty is a bucket with a fault, and counts its calls.
 type Faulty struct {
 	bucket.Objects
-	Calls atomic.Int64 // but syncs
-	Syncs atomic.Int64
+	Calls atomic.Int64
 
 	mu    sync.Mutex
 	fault Fault
@@ -101,14 +99,6 @@ func (f *Faulty) Put(ctx context.Context, name string, content []byte) error {
 		return fault.Write
 	}
 	return f.Objects.Put(ctx, name, content)
-}
-
-func (f *Faulty) Sync() error {
-	f.Syncs.Add(1)
-	if fault := f.get(); fault.Sync != nil {
-		return fault.Sync()
-	}
-	return f.Objects.Sync()
 }
 
 func (f *Faulty) Read(ctx context.Context, name string, limit int64) (io.ReadCloser, int64, error) {
