@@ -127,8 +127,13 @@ func (s *suite) kvTurns(t *testing.T) {
 				same(t, want, again)
 				require.Equal(t, len(prompt)-1, again.restored.Position)
 			}
+			seen := map[string]bool{}
 			for _, a := range first.answers {
 				require.Equal(t, len(prompt)+length-1, a.done.KVAnswer.Tokens, "all but the token sampled last")
+				if seen[fmt.Sprint(a.tokens)] {
+					continue // two answers may be one: it is gone on with already
+				}
+				seen[fmt.Sprint(a.tokens)] = true
 				next := ask(scope, s.forked(t, append(slices.Clone(prompt), a.tokens...), len(prompt)+length, 9), 1)
 				want := apart(t, next)
 				got := s.kvTurn(t, next)
