@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,6 +111,43 @@ func TestWriteFile_NamesNothingByHalf(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "half", string(got))
 	require.Equal(t, []string{"a/b"}, files(t, dir))
+}
+
+// Another process sweeps what is empty at any moment.
+func TestCreateBeside_MakesAgainWhatIsSwept(t *testing.T) {
+	dir := t.TempDir()
+	made := 0
+	// sweeps makes a folder, and fails or sweeps it, but for the last time.
+	sweeps := func(times int) func(string, fs.FileMode) error {
+		made = 0
+		return func(folder string, mode fs.FileMode) error {
+			require.NoError(t, os.MkdirAll(folder, mode))
+			if made++; made > times {
+				return nil
+			}
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "a")))
+			if made%2 == 0 {
+				return nil
+			}
+			return &fs.PathError{Op: "mkdir", Path: folder, Err: syscall.ENOENT} // its parent went before it was made
+		}
+	}
+	path := filepath.Join(dir, "a/b/c")
+	for _, times := range []int{0, 1, 2, mostSwept - 1} {
+		f, err := createBeside(path, sweeps(times))
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		require.Equal(t, times+1, made)
+		require.Equal(t, filepath.Join(dir, "a/b"), filepath.Dir(f.Name()))
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "a")))
+	}
+	_, err := createBeside(path, sweeps(mostSwept))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.Equal(t, mostSwept, made)
+
+	_, err = createBeside(path, func(string, fs.FileMode) error { made++; return syscall.EACCES })
+	require.ErrorIs(t, err, fs.ErrPermission)
+	require.Equal(t, mostSwept+1, made, "that is not tried again")
 }
 
 func TestBucket_AWriteThatFailsLeavesNothing(t *testing.T) {

@@ -19,7 +19,7 @@ func (s *Bucket) path(name string) string { return filepath.Join(s.Dir, filepath
 // sync is given. It leaves nothing where that fails, or ctx has ended by then: its caller
 // may have given the file up.
 func writeFile(ctx context.Context, path string, fill func(io.Writer) error, sync func(*os.File) error) error {
-	f, err := createBeside(path)
+	f, err := createBeside(path, os.MkdirAll)
 	if err != nil {
 		return err
 	}
@@ -42,17 +42,21 @@ func writeFile(ctx context.Context, path string, fill func(io.Writer) error, syn
 	return err
 }
 
-// createBeside makes a temporary file beside a path, and the folder where there is none.
-// Another process may sweep that, empty as it is, in the moment between.
-func createBeside(path string) (f *os.File, err error) {
+// mostSwept is how often a folder may be swept in the moment before there is a file in it.
+const mostSwept = 10
+
+// createBeside makes a temporary file beside a path, and the folders where there are none,
+// by mkdirAll. Another process may sweep those, empty as they are: the last before the file
+// is in it, and one before it while the next is made.
+func createBeside(path string, mkdirAll func(string, fs.FileMode) error) (*os.File, error) {
 	dir, name := filepath.Split(path)
-	for range 3 {
-		if f, err = os.CreateTemp(dir, name+".*.tmp"); !errors.Is(err, fs.ErrNotExist) {
+	for swept := 0; ; swept++ {
+		f, err := os.CreateTemp(dir, name+".*.tmp")
+		if !errors.Is(err, fs.ErrNotExist) || swept == mostSwept {
 			return f, err
 		}
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := mkdirAll(dir, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
-	return nil, err
 }
