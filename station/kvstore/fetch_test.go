@@ -340,6 +340,7 @@ func TestFetch_ADamagedBlockEndsThePrefix(t *testing.T) {
 		again := find(s, Scope{}, tokens)
 		defer again.Release()
 		require.Equal(t, wire.KVDamaged, again.Short().Reason, "it is remembered")
+		synctest.Wait() // the reads of what comes behind have ended
 		s.invariants(t)
 		save(t, s, Scope{}, tokens[:192], SaveOptions{}) // computed again: what came behind the hole is of use
 		require.Equal(t, 256, found(t, s, Scope{}, tokens))
