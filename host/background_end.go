@@ -141,7 +141,7 @@ func (e *runEnd) try(ctx context.Context) error {
 		return s.erase(ctx, run.id, run.scope)
 	}
 	if !e.put {
-		err := s.put(ctx, e.record())
+		err := s.replace(ctx, e.record())
 		if errors.Is(err, stored.ErrTooLarge) {
 			return nil // as it began it took all the room there is: it has failed, without this reason
 		}

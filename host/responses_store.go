@@ -13,6 +13,7 @@ import (
 // responseStore keeps responses: a [stored.Store], or in tests one that fails.
 type responseStore interface {
 	Put(ctx context.Context, r *stored.Record) error
+	Replace(ctx context.Context, r *stored.Record) error
 	Get(ctx context.Context, scope, id string) (*stored.Record, error)
 	GetCharged(ctx context.Context, scope, id string, charge stored.Charge) (*stored.Record, error)
 	Delete(ctx context.Context, scope, id string) error
@@ -111,6 +112,13 @@ func (s *Server) put(ctx context.Context, r *stored.Record) error {
 	ctx, done := s.storing(ctx)
 	defer done()
 	return s.responses.Put(ctx, r)
+}
+
+// replace is put in place of a record that was stored before.
+func (s *Server) replace(ctx context.Context, r *stored.Record) error {
+	ctx, done := s.storing(ctx)
+	defer done()
+	return s.responses.Replace(ctx, r)
 }
 
 // lost tells of a response that could not be stored.

@@ -50,13 +50,21 @@ func (b *brokenStore) failing() error {
 }
 
 func (b *brokenStore) Put(ctx context.Context, r *stored.Record) error {
+	return b.put(ctx, r, b.responseStore.Put)
+}
+
+func (b *brokenStore) Replace(ctx context.Context, r *stored.Record) error {
+	return b.put(ctx, r, b.responseStore.Replace)
+}
+
+func (b *brokenStore) put(ctx context.Context, r *stored.Record, put func(context.Context, *stored.Record) error) error {
 	if err := b.failing(); err != nil {
 		return err
 	}
 	if b.ends != nil && strings.Contains(string(r.Response), `"object":"response"`) && !strings.Contains(string(r.Response), `"status":"queued"`) {
 		<-b.ends
 	}
-	return b.responseStore.Put(ctx, r)
+	return put(ctx, r)
 }
 
 func (b *brokenStore) Get(ctx context.Context, scope, id string) (*stored.Record, error) {

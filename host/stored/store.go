@@ -123,7 +123,9 @@ func (s *Store) Close() error {
 		}
 	}
 	if b := s.objects.Load(); b != nil {
-		return b.Close()
+		if err := b.Close(); err != nil {
+			return fmt.Errorf("closing the store of responses: %w", err)
+		}
 	}
 	return nil
 }
@@ -145,8 +147,24 @@ func (s *Store) Fits(r *Record) error {
 
 // Put stores a record, in place of one of the same id. It is found from now on, by
 // every host, and after the end of this process. It is not synced: a loss of power takes
-// what the system has not written down by itself, usually of the last half minute.
+// what the system has not written down by itself, usually of the last half minute, and with
+// it may go the record in whose place it came; see [Store.Replace].
 func (s *Store) Put(ctx context.Context, r *Record) error {
+	return s.store(ctx, r, func(ctx context.Context, b *opened, name string, object []byte) error {
+		return b.Put(ctx, name, object)
+	})
+}
+
+// Replace is Put in place of a record that must not be lost. It is synced before it has the
+// name: some file systems write a new name down before the bytes, and after a loss of power
+// a torn new record would stand where a whole old one had been on the disk for long.
+func (s *Store) Replace(ctx context.Context, r *Record) error {
+	return s.store(ctx, r, func(ctx context.Context, b *opened, name string, object []byte) error {
+		return b.Write(ctx, name, bucket.Writing(object))
+	})
+}
+
+func (s *Store) store(ctx context.Context, r *Record, write func(_ context.Context, b *opened, name string, object []byte) error) error {
 	if err := s.Fits(r); err != nil {
 		return err
 	}
@@ -167,7 +185,7 @@ func (s *Store) Put(ctx context.Context, r *Record) error {
 		return s.note(ctx, &s.writes, "writing", err)
 	}
 	_, err = call(ctx, s, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, b.Put(ctx, n.String(), object)
+		return struct{}{}, write(ctx, b, n.String(), object)
 	})
 	if err = s.note(ctx, &s.writes, "writing", err); err != nil {
 		return err
