@@ -74,21 +74,21 @@ func (s *sequence) forgetRow() {
 // sample. A sampled token is appended to the tokens and moves target by one, so
 // a decoding call is simply one that lacks one token.
 type call struct {
-	seq     *sequence
-	target  int
-	from    int // pos at the start
-	dec     *decoding
-	turn    *wire.Sampling // of a session's decode call
-	restore *restore       // the call restores stored KV: only that, or, of a turn, that first
-	kv      *turn          // nil: it is none
-	release bool           // the sequence ends with the call
-	leave   bool           // the last sampled token stays staged
-	session string
-	home    *session // held busy for the call, until its end; nil for none
-	settled bool     // home has been given back; the handler's, as home is
-	fork    *fork    // it is a branch of; nil for a call of one answer
-	choice  int      // which branch
-	over    bool     // its last frame is out
+	seq      *sequence
+	target   int
+	from     int // pos at the start
+	dec      *decoding
+	sampling *wire.Sampling // of a session's decode call
+	restore  *restore       // the call restores stored KV: only that, or, of a turn, that first
+	kv       *turn          // nil: it is none
+	release  bool           // the sequence ends with the call
+	leave    bool           // the last sampled token stays staged
+	session  string
+	home     *session // held busy for the call, until its end; nil for none
+	settled  bool     // home has been given back; the handler's, as home is
+	fork     *fork    // it is a branch of; nil for a call of one answer
+	choice   int      // which branch
+	over     bool     // its last frame is out
 
 	rows      bool // /forward: log-probabilities of the evaluated tokens
 	rowsTop   int

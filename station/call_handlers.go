@@ -160,7 +160,7 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.
 	c := &call{seq: s.seq, target: len(tokens), session: s.id, home: s, leave: q.LeaveLast, release: q.Release, arrived: arrived, out: newOutput()}
 	switch {
 	case a.sampling != nil:
-	case s.turn == nil:
+	case s.sampling == nil:
 		a.sampling = &wire.Sampling{}
 	case q.Answers() > 1:
 		e = invalid("fork", "fork needs sampling: the turn's sampler goes on with one answer")
@@ -174,7 +174,7 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.
 	if e == nil {
 		e = c.grow(&q.Later, func(i int) (*call, *wire.Error) {
 			d, e := l.newDecoding(&a, i, tokens)
-			return &call{seq: newSequence(), leave: q.LeaveLast, release: true, dec: d, turn: branch(a.sampling, i)}, e
+			return &call{seq: newSequence(), leave: q.LeaveLast, release: true, dec: d, sampling: branch(a.sampling, i)}, e
 		})
 	}
 	if e != nil {
@@ -186,10 +186,10 @@ func (st *Station) postDecodeNext(w http.ResponseWriter, r *http.Request) *wire.
 		}
 		return e
 	}
-	if c.turn = a.sampling; c.turn == nil {
-		c.turn = s.turn
+	if c.sampling = a.sampling; c.sampling == nil {
+		c.sampling = s.sampling
 	}
-	c.dec.logprobs, c.dec.top = c.turn.Logprobs, c.turn.TopLogprobs
+	c.dec.logprobs, c.dec.top = c.sampling.Logprobs, c.sampling.TopLogprobs
 	if !q.Release {
 		st.settleIn(c, s.owner)
 	}
@@ -387,8 +387,8 @@ func (st *Station) settleOne(c *call, last wire.Frame, gone bool) {
 		st.sessions.discard(s)
 	default:
 		s.position = len(s.seq.tokens)
-		if c.turn != nil {
-			s.turn = c.turn // only now: a call that was not taken has left no sampler
+		if c.sampling != nil {
+			s.sampling = c.sampling // only now: a call that was not taken has left no sampler
 		}
 		switch {
 		case last.Forward != nil:

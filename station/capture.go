@@ -77,9 +77,7 @@ const kvLeft = "the session's KV has left the pool, and RAM had no room for it"
 // rows must be in the pool, or come back there, unless all is stored already.
 func (l *loop) capture(s *sequence, n int, scope kvstore.Scope, o kvstore.SaveOptions) wire.KVSaveResponse {
 	o.Owner = s
-	if l.store.Free() < int64(n)*int64(l.pool.cellBytes) {
-		// Room is made by use, least recent first, and what is promised cannot go
-		// before it is copied: all the rest would go in its place.
+	if l.store.Crowded(int64(n) * int64(l.pool.cellBytes)) {
 		l.copyAll()
 	}
 	c := l.store.Reserve(scope, s.known()[:n], o)

@@ -324,6 +324,7 @@ func (l *loop) admit() {
 			c.started = time.Now()
 			c.from = c.seq.pos
 		}
+		c.from = min(c.from, c.seq.pos) // what it had may be lost when it comes back
 		l.running = append(l.running, c)
 	}
 	l.reap()

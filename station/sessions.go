@@ -30,7 +30,7 @@ type session struct {
 	id, owner string
 	seq       *sequence
 	position  int            // evaluated tokens, as the last call left it
-	turn      *wire.Sampling // of the last decode call that brought one
+	sampling  *wire.Sampling // of the last decode call that brought one
 	busy      bool
 	expiry    *time.Timer
 }

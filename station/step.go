@@ -240,7 +240,7 @@ func (l *loop) sample(plan []share) {
 		l.fail(c, &wire.Error{Code: wire.CodeEngine, Retryable: true, Message: "the session's logits are lost; start a new session"})
 	}
 	for _, c := range l.turns {
-		l.settle(c)
+		l.settleTurn(c)
 	}
 	for _, c := range l.parting { // last: a branch that has ended is not to follow
 		l.parted(c)

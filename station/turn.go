@@ -79,9 +79,9 @@ func (c *call) tellEvaluated() {
 	}
 }
 
-// settle does what a turn has to do behind a step in which it drew its first token or
-// its last: no other call's tokens wait for it.
-func (l *loop) settle(c *call) {
+// settleTurn does what a turn has to do behind a step in which it drew its first token or
+// its last: no other call's token of this step waits for it.
+func (l *loop) settleTurn(c *call) {
 	switch {
 	case c.over: // with another branch
 	case c.dec.ended != "":

@@ -77,11 +77,21 @@ func (s *Store) Reserve(sc Scope, tokens []int32, o SaveOptions) *Capture {
 	return c
 }
 
-// Free is the part of the budget, in bytes, that can be reserved without evicting.
-func (s *Store) Free() int64 {
+// promisedShare is the part of the budget, one in so many, that may be reserved and not
+// yet filled before Crowded says so.
+const promisedShare = 4
+
+// Crowded tells whether to fill what is reserved before so many bytes more are: a
+// reserve would have to evict, what is reserved cannot go, and it would be a large part
+// of the budget, at whose cost all the rest went.
+func (s *Store) Crowded(more int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.slabs.budget - s.slabs.used
+	if s.slabs.budget-s.slabs.used >= more {
+		return false
+	}
+	reserved := int64(s.sums.pending) * s.slabs.size(block.Tokens)
+	return reserved > 0 && reserved+more > s.slabs.budget/promisedShare
 }
 
 // place finds the child of at that has these tokens, or makes it. A sibling that
