@@ -28,6 +28,8 @@ type runEnd struct {
 	put     bool // the store has it, and it is not put again
 	stored  bool // or there is nothing more to store
 	hurried bool // somebody wants it deleted, which is tried at once
+
+	encoded *stored.Record // see record
 }
 
 const (
@@ -56,7 +58,7 @@ func (e *runEnd) see(ctx context.Context) {
 	if e.stored {
 		e.s.background.free(e.run)
 	}
-	e.run.becomes(e.resp)
+	e.run.shows(e.resp.Status, e.record().Response)
 	close(e.run.ended)
 }
 
@@ -111,14 +113,18 @@ func (e *runEnd) choose(ctx context.Context) {
 		e.s.lost(e.run.id, err)
 		e.resp.Output, e.resp.Usage, e.resp.CompletedAt, e.resp.IncompleteDetails = []responses.Item{}, nil, nil, nil
 		e.resp.Fail(openai.NewError(openai.CodeInternal, "", "the answer is too long to be stored: %s", err))
+		e.encoded = nil
 	}
 }
 
-// record is that of the end.
+// record is that of the end, which is encoded once: it may be large.
 func (e *runEnd) record() *stored.Record {
-	r := *e.run.current()
-	r.Response = openai.Encode(e.resp)
-	return &r
+	if e.encoded == nil {
+		r := *e.run.current()
+		r.Response = openai.Encode(e.resp)
+		e.encoded = &r
+	}
+	return e.encoded
 }
 
 // attempt stores the end, or deletes what there is where that is wanted. It is done only

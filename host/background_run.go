@@ -157,7 +157,7 @@ func (s *Server) runBackground(ctx context.Context, run *backgroundRun, j *job, 
 		}
 	}
 	end := &runEnd{s: s, run: run, j: j, resp: q.resp}
-	see := func(*responses.Response) []byte { end.see(ctx); return nil }
+	see := func(*responses.Response) []byte { end.see(ctx); return end.record().Response }
 	w := newRunWriter(run.log)
 	var out sink
 	if run.log != nil {

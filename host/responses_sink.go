@@ -147,8 +147,8 @@ func (s *responseStream) end() {
 
 // over keeps the response and tells its client of the end.
 func (s *responseStream) over() {
-	s.keep(s.events.Response)
-	s.buf = s.events.Over(s.buf)
+	encoded := s.keep(s.events.Response)
+	s.buf = s.events.Over(s.buf, encoded)
 	s.flush()
 	s.trail()
 }

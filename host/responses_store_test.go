@@ -202,3 +202,21 @@ func TestBackground_ItsEndIsSeenWhenItIsStored(t *testing.T) {
 	require.Equal(t, "completed", h.kept(id).response(t).Status)
 	require.Equal(t, 200, h.ask(`"b"`, `"previous_response_id":"`+id+`"`).status, "who has seen its end may go on from it")
 }
+
+// What a stream tells at its end is what anybody who asks later is told.
+func TestResponses_AStreamEndsWithWhatIsStored(t *testing.T) {
+	h := newHost(t, newFakeStation(t), keeping(t))
+	for _, background := range []string{"false", "true"} {
+		r := h.ask(`"a"`, `"stream":true`, `"background":`+background)
+		name, last := r.last(t)
+		require.Equal(t, "response.completed", name)
+		kept, err := h.stored.Get(t.Context(), "", last.ID)
+		require.NoError(t, err)
+		require.True(t, strings.HasSuffix(r.body, `,"response":`+string(kept.Response)+"}\n\n"), "%s\n%s", r.body, kept.Response)
+	}
+
+	h.responses = &brokenStore{responseStore: h.responses, broken: true}
+	name, last := h.ask(`"a"`, `"stream":true`).last(t)
+	require.Equal(t, "response.completed", name)
+	require.False(t, last.Store, "and where nothing could be stored, it says so")
+}

@@ -19,13 +19,13 @@ type Events struct {
 func NewEvents(r *Response) *Events { return &Events{Draft: NewDraft(r)} }
 
 // Created opens the stream: the response as far as it is known.
-func (e *Events) Created(dst []byte) []byte { return e.state(dst, "response.created") }
+func (e *Events) Created(dst []byte) []byte { return e.state(dst, "response.created", nil) }
 
 // Queued says that the response waits for its turn.
-func (e *Events) Queued(dst []byte) []byte { return e.state(dst, "response.queued") }
+func (e *Events) Queued(dst []byte) []byte { return e.state(dst, "response.queued", nil) }
 
 // InProgress says that the response is being made.
-func (e *Events) InProgress(dst []byte) []byte { return e.state(dst, "response.in_progress") }
+func (e *Events) InProgress(dst []byte) []byte { return e.state(dst, "response.in_progress", nil) }
 
 // Text adds to a message, as [Draft.Text] does.
 func (e *Events) Text(dst []byte, text string, lp []openai.TokenLogprob) []byte {
@@ -73,13 +73,14 @@ func (e *Events) End(dst []byte, cut bool, u *Usage, g *openai.Gnosis, now time.
 	return dst
 }
 
-// Over appends the last event of a response that has ended, however it did.
-func (e *Events) Over(dst []byte) []byte {
+// Over appends the last event of a response that has ended, however it did. encoded is its
+// JSON where somebody has it already, and else nil: a large one takes a while to encode.
+func (e *Events) Over(dst, encoded []byte) []byte {
 	name := "response." + e.Response.Status
 	if e.Response.Status == StatusCancelled {
 		name = "response.failed" // there is no event of this name
 	}
-	return e.state(dst, name)
+	return e.state(dst, name, encoded)
 }
 
 // AppendError is the event of an error that ends a stream otherwise than its response
@@ -139,13 +140,13 @@ func (e *Events) close(dst []byte, status string) []byte {
 	return e.item(dst, "response.output_item.done")
 }
 
-// state is an event with the whole response.
-func (e *Events) state(dst []byte, name string) []byte {
-	return appendEvent(dst, name, struct {
-		Type     string    `json:"type"`
-		Number   int       `json:"sequence_number"`
-		Response *Response `json:"response"`
-	}{name, e.next(), e.Response})
+// state is an event with the whole response, which is encoded here where it is not yet.
+func (e *Events) state(dst []byte, name string, encoded []byte) []byte {
+	if encoded == nil {
+		encoded = openai.Encode(e.Response)
+	}
+	dst = append(e.begin(dst, name), `,"response":`...)
+	return append(append(dst, encoded...), "}\n\n"...)
 }
 
 // item is an event with the last item.
@@ -181,11 +182,15 @@ func (e *Events) delta(dst []byte, name, text string, content bool) []byte {
 
 // about begins an event about the last item.
 func (e *Events) about(dst []byte, name string) []byte {
+	dst = append(append(e.begin(dst, name), `,"item_id":"`...), e.last().ID...)
+	return strconv.AppendInt(append(dst, `","output_index":`...), int64(e.index()), 10)
+}
+
+// begin begins an event, up to its number.
+func (e *Events) begin(dst []byte, name string) []byte {
 	dst = append(append(dst, "event: "...), name...)
 	dst = append(append(dst, "\ndata: {\"type\":\""...), name...)
-	dst = strconv.AppendInt(append(dst, `","sequence_number":`...), int64(e.next()), 10)
-	dst = append(append(dst, `,"item_id":"`...), e.last().ID...)
-	return strconv.AppendInt(append(dst, `","output_index":`...), int64(e.index()), 10)
+	return strconv.AppendInt(append(dst, `","sequence_number":`...), int64(e.next()), 10)
 }
 
 func appendEvent(dst []byte, name string, v any) []byte {

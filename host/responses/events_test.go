@@ -108,7 +108,10 @@ func TestEvents_BytesOfEveryShape(t *testing.T) {
 				buf = e.End(buf, a.cut, usage, nil, time.Unix(1002, 0))
 				d.End(a.cut, usage, nil, time.Unix(1002, 0))
 			}
-			buf = e.Over(buf)
+			again := *e
+			known := again.Over(buf[:len(buf):len(buf)], openai.Encode(e.Response))
+			buf = e.Over(buf, nil)
+			require.Equal(t, string(buf), string(known), "whoever encoded it")
 			golden(t, a.name+".sse", string(buf))
 			whole, err := json.MarshalIndent(d.Response, "", "  ")
 			require.NoError(t, err)
