@@ -144,10 +144,11 @@ func (p *program) Run(signals <-chan os.Signal) error {
 	return <-served
 }
 
-// Close ends serving and waits for what runs.
+// Close ends serving and waits for what runs. Its errors say what they are of: the
+// listener, or the store of responses.
 func (p *program) Close() {
 	if err := p.server.Close(); err != nil {
-		p.log.Warn().Err(err).Msg("some connections were cut")
+		p.log.Warn().Err(err).Msg("the server did not close cleanly")
 	}
 }
 
