@@ -21,9 +21,9 @@
 // and its object goes with the next sweep.
 //
 // A record that was put is whole, and found from then on by every process and after a
-// crash of any. In a folder nobody waits for the disk: a loss of power takes what the system
-// has not written down, on Linux usually of the last half minute, and may undo a delete. A
-// record that it tears fails its checksum.
+// crash of any. In a folder a put does not wait for the disk, only a replace does: a loss of
+// power takes what the system has not written down, on Linux usually of the last half
+// minute, and may undo a delete. A record that it tears fails its checksum.
 //
 // What fails a check is deleted, counted, and answered like what is not there. With a
 // key, records are sealed and their names are made with it: with another, nothing is
