@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	stdlog "log"
 	"net"
 	"net/http"
@@ -148,7 +149,7 @@ func (s *Server) Close() error {
 	defer cancel()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
-		err = s.http.Close()
+		err = errors.Join(fmt.Errorf("some connections were cut: %w", err), s.http.Close())
 	}
 	s.background.wait()
 	if s.watching != nil {
