@@ -103,3 +103,48 @@ func TestDrain_DoesNotWaitForWhoSendsSlowly(t *testing.T) {
 	<-h.drain()
 	require.NoError(t, conn.Close())
 }
+
+func TestLife_DrainRefusesNewFinishesOldAndCutsTheRest(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f, func(o *Options) { o.DrainTimeout = 5 * time.Second })
+	gate := make(chan struct{})
+	f.does(func(ctx context.Context, q *wire.GenerateRequest, out *frames) {
+		out.text("begun")
+		select {
+		case <-gate:
+			hello(ctx, q, out)
+		case <-ctx.Done():
+		}
+	})
+	l := h.open()
+	l.next(t)
+	drained := make(chan struct{})
+	go func() { h.Drain(t.Context()); close(drained) }()
+	h.await(503)
+	require.Equal(t, 200, h.get("/livez").status)
+	require.Contains(t, h.get("/health").body, `"status":"draining"`)
+	r := h.chat()
+	require.Equal(t, 503, r.status)
+	require.Equal(t, "draining", r.code(t))
+	close(gate)
+	<-drained
+	rest, err := io.ReadAll(l.lines)
+	require.NoError(t, err)
+	require.Contains(t, string(rest), "[DONE]")
+}
+
+func TestLife_EndOfTheDrainIsAnErrorEvent(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f)
+	f.does(forever)
+	l := h.open()
+	l.next(t)
+	hurry, now := context.WithCancel(t.Context())
+	now() // a second signal
+	h.Drain(hurry)
+	rest, err := io.ReadAll(l.lines)
+	require.NoError(t, err)
+	require.Contains(t, string(rest), `"code":"draining"`)
+	require.NotContains(t, string(rest), "[DONE]")
+	h.eventually(func() bool { return f.running() == 0 })
+}

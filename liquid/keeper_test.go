@@ -2,8 +2,10 @@ package liquid
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -124,4 +126,114 @@ func TestKeeper_AnAnswerThatTheNextTurnDoesNotShowIsNotKept(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestStream_ASaveThatFailsIsToldAndCostsNothing(t *testing.T) {
+	q := ask(long("A", 100), 8)
+	for name, f := range map[string]fault{
+		"404": status(404), "500": status(500), "410": status(410), "hangs": hang,
+		"refused": edit(func(a *wire.KVSaveResponse) { *a = wire.KVSaveResponse{Reason: "the store is full"} }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, stationtest.Options{}, func(o *Options) { o.SaveWait, o.CloseWait = 20*time.Millisecond, time.Millisecond })
+			want := g.fresh(q)
+			g.fault(routeSave, f)
+			r := g.run(q)
+			g.same(want, r)
+			require.Equal(t, Miss, r.first.Memory)
+			require.Equal(t, CaptureFailed, r.outcome.Memory)
+			require.Equal(t, "station kv session save failed", r.outcome.MissReason())
+			require.Equal(t, Liquid, r.outcome.Path)
+			require.False(t, r.outcome.KVSaved)
+			require.False(t, r.outcome.Durable)
+			require.Zero(t, r.outcome.Written)
+			require.Equal(t, name != "404", g.On())
+			if name != "hangs" {
+				g.noSessions()
+			}
+			g.fault(routeSave, nil)
+			g.look(false)
+			require.True(t, g.On(), "the route is there again")
+			saved := false
+			for range 50 { // a busy machine may not save within the short waits above
+				if saved = g.run(q).outcome.KVSaved; saved {
+					break
+				}
+			}
+			require.True(t, saved)
+		})
+	}
+}
+
+func TestStream_ASaveThatFailsBesideAHitIsTold(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	q := ask(long("A", 100), 8)
+	g.run(q)
+	g.fault(routeSave, status(500))
+	r := g.run(q)
+	require.Equal(t, Hit, r.first.Memory)
+	require.Equal(t, CaptureFailed, r.outcome.Memory)
+	require.Positive(t, r.outcome.PrefixTokens)
+	g.noSessions()
+}
+
+func TestStream_TokensDoNotWaitForASaveThatHangs(t *testing.T) {
+	g := newRig(t, stationtest.Options{}, func(o *Options) { o.SaveWait, o.CloseWait = time.Hour, time.Millisecond })
+	g.fault(routeSave, hang)
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := g.Open(ctx, ask(long("A", 100), 8))
+	require.NoError(t, err)
+	defer s.Close()
+	tokens := 0
+	for tokens < 8 { // all of them, while the save hangs
+		f, err := s.Next()
+		require.NoError(t, err)
+		tokens += len(f.Tokens)
+	}
+	g.eventually(func() bool { return len(g.took(routeSave)) == 1 })
+	cancel() // or the end would wait for an hour
+	_, _ = s.Next()
+}
+
+func TestStream_ThePromptIsSavedBesideTheAnswer(t *testing.T) {
+	g := newRig(t, stationtest.Options{})
+	saved := make(chan struct{}, 2)
+	g.fault(routeSave, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		next.ServeHTTP(w, r)
+		saved <- struct{}{}
+	})
+	g.fault(wire.RouteDecodeNext, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		rec := httptest.NewRecorder()
+		next.ServeHTTP(rec, r)
+		first, rest, _ := bytes.Cut(rec.Body.Bytes(), []byte("\n"))
+		_, _ = w.Write(append(first, '\n'))
+		_ = http.NewResponseController(w).Flush()
+		<-saved // the answer goes on once the prompt is kept
+		_, _ = w.Write(rest)
+	})
+	r := g.run(ask(long("A", 100), 8))
+	require.Equal(t, Miss, r.outcome.Memory)
+	require.Equal(t, r.done.PromptTokens, r.outcome.Written)
+	g.noSessions()
+}
+
+func TestStream_AnAnswersSaveThatIsLateIsNotWaitedFor(t *testing.T) {
+	g := newRig(t, stationtest.Options{}, func(o *Options) { o.SaveWait = time.Hour })
+	late := make(chan struct{})
+	g.fault(routeSave, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		b, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(b))
+		if bytes.Contains(b, []byte(`"release":true`)) {
+			<-late
+		}
+		next.ServeHTTP(w, r)
+	})
+	r := g.run(ask(long("A", 100), 8))
+	n := r.done.PromptTokens
+	require.Equal(t, Miss, r.outcome.Memory)
+	require.True(t, r.outcome.KVSaved, "the prompt is")
+	require.Equal(t, n, r.outcome.SavedTokens)
+	close(late)
+	g.noSessions()
+	g.eventually(func() bool { return g.Report(t.Context()).Tokens.Written == uint64(r.done.Position) })
 }

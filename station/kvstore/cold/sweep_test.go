@@ -92,7 +92,9 @@ func TestSweep_CountsOldModelsAndEvictsThemFirst(t *testing.T) {
 	o.BudgetBytes = 4 * size
 	tier := openTier(t, dir, o)
 	settled(t, tier)
-	require.Eventually(t, func() bool { return len(buckettest.Files(t, dir)) == 4 && tier.Stats(all).Blocks == 4 && tier.Stats(all).Evictions == 2 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return len(buckettest.Files(t, dir)) == 4 && tier.Stats(all).Blocks == 4 && tier.Stats(all).Evictions == 2
+	}, 5*time.Second, time.Millisecond)
 	require.Equal(t, []bool{true, true, true}, stored(t, tier, now))
 	require.Equal(t, []bool{true, false, false}, stored(t, tier, before))
 	st := tier.Stats(func(k block.Key) bool { return k == root("model") })
