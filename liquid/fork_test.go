@@ -62,40 +62,45 @@ func (q *Request) alone(choice int) *Request {
 	return &a
 }
 
-func TestStream_ChoicesShareOneSessionAndOnePrefill(t *testing.T) {
-	for name, q := range map[string]*Request{"greedy": ask(long("A", 150), 30), "seeded": seeded(long("A", 150), 30)} {
-		t.Run(name, func(t *testing.T) {
-			g := newRig(t, stationtest.Options{EOGEvery: -1})
-			const n = 5
-			before := g.stats()
-			g.took("")
-			all, o, err := g.choices(t.Context(), q, n)
-			require.NoError(t, err)
-			prompt := all[0].done.PromptTokens
-			require.Equal(t, uint64(prompt), g.stats().PromptTokens-before.PromptTokens)
-			require.Equal(t, []any{Miss, Liquid, 0, true, prompt}, []any{o.Memory, o.Path, o.PrefixTokens, o.KVSaved, o.Written})
-			g.noSessions()
-			for _, route := range []string{wire.RouteEmbed, routeLoad, wire.RouteForward, wire.RouteDecodeNext} {
-				require.Equal(t, 1, g.counted(route), route)
-			}
-			require.Equal(t, n+1, g.counted(routeSave), "the prompt, and each answer")
+func TestStream_ChoicesShareOnePrefillAndAreKept(t *testing.T) {
+	eachWay(t, func(t *testing.T, newRig func(*testing.T, stationtest.Options, ...func(*Options)) *rig) {
+		for name, q := range map[string]*Request{"greedy": ask(long("A", 150), 30), "seeded": seeded(long("A", 150), 30)} {
+			t.Run(name, func(t *testing.T) {
+				g := newRig(t, stationtest.Options{EOGEvery: -1})
+				const n = 5
+				before := g.stats()
+				g.took("")
+				all, o, err := g.choices(t.Context(), q, n)
+				require.NoError(t, err)
+				prompt := all[0].done.PromptTokens
+				require.Equal(t, uint64(prompt), g.stats().PromptTokens-before.PromptTokens)
+				require.Equal(t, []any{Miss, Liquid, 0, true, prompt}, []any{o.Memory, o.Path, o.PrefixTokens, o.KVSaved, o.Written})
+				g.noSessions()
+				calls := map[string]int{wire.RouteGenerate: 1}
+				if !g.turns {
+					calls = map[string]int{wire.RouteEmbed: 1, routeLoad: 1, wire.RouteForward: 1, wire.RouteDecodeNext: 1, routeSave: n + 1} // of the prompt, and each answer
+				}
+				for _, route := range []string{wire.RouteGenerate, wire.RouteEmbed, routeLoad, wire.RouteForward, wire.RouteDecodeNext, routeSave} {
+					require.Equal(t, calls[route], g.counted(route), route)
+				}
 
-			for i, r := range all {
-				g.same(g.fresh(q.alone(i)), r)
-				turn := *q.Generate
-				turn.Prompt = wire.Prompt{Tokens: append(g.tokens(q), r.tokens...)}
-				next := g.run(&Request{Generate: &turn})
-				require.Equal(t, prompt+len(r.tokens)-1, next.outcome.PrefixTokens, "whichever answer a conversation goes on with, it is kept")
-			}
-			again, o, err := g.choices(t.Context(), q, n)
-			require.NoError(t, err)
-			require.Equal(t, []any{Hit, prompt - 1, 0}, []any{o.Memory, o.PrefixTokens, o.Written})
-			for i := range all {
-				g.same(all[i], again[i])
-			}
-			g.noSessions()
-		})
-	}
+				for i, r := range all {
+					g.same(g.fresh(q.alone(i)), r)
+					turn := *q.Generate
+					turn.Prompt = wire.Prompt{Tokens: append(g.tokens(q), r.tokens...)}
+					next := g.run(&Request{Generate: &turn})
+					require.Equal(t, prompt+len(r.tokens)-1, next.outcome.PrefixTokens, "whichever answer a conversation goes on with, it is kept")
+				}
+				again, o, err := g.choices(t.Context(), q, n)
+				require.NoError(t, err)
+				require.Equal(t, []any{Hit, prompt - 1, 0}, []any{o.Memory, o.PrefixTokens, o.Written})
+				for i := range all {
+					g.same(all[i], again[i])
+				}
+				g.noSessions()
+			})
+		}
+	})
 }
 
 func TestStream_ChoicesOnTheNativePathShareOnePrefill(t *testing.T) {

@@ -288,3 +288,19 @@ func (g *rig) same(want, got reply) {
 	require.Equal(g.t, want.done.CompletionTokens, got.done.CompletionTokens)
 	require.Equal(g.t, want.done.Reason, got.done.Reason)
 }
+
+// distrusts asks once more for what is stored, with a fault that makes the station
+// contradict itself: the prompt is computed natively.
+func (g *rig) distrusts(path string, f fault) {
+	g.t.Helper()
+	q := ask(long("A", 200), 8)
+	want := g.fresh(q)
+	g.same(want, g.run(q))
+	g.fault(path, f)
+	r := g.run(q)
+	g.same(want, r)
+	require.Equal(g.t, &Outcome{Memory: Miss, Path: Native, Reason: ReasonPosition, DiffersAt: -1}, r.outcome)
+	require.EqualValues(g.t, 1, g.Report(g.t.Context()).Mismatches)
+	require.Contains(g.t, g.logs.String(), `"level":"error"`)
+	g.noSessions()
+}

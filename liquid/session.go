@@ -38,8 +38,7 @@ func (m *Manager) stage(ctx context.Context, prompt wire.Prompt, load wire.KVLoa
 		return nil, m.failed(wire.RouteEmbed, ReasonEmbed, err)
 	}
 	s := &session{id: e.Session, scope: load.Scope, tokens: e.Tokens, length: len(e.Tokens), embedMS: float64(time.Since(start).Microseconds()) / 1000}
-	wait := m.o.LoadWait
-	bounded, cancel := context.WithTimeout(ctx, wait+wait/loadSlack)
+	bounded, cancel := context.WithTimeout(ctx, m.loadTime())
 	defer cancel()
 	l, err := m.o.Station.KVLoad(bounded, s.id, 0, &load)
 	switch codeOf(err) {
@@ -72,8 +71,10 @@ func (m *Manager) contradicted(ctx context.Context, s *session) *failure {
 	return &failure{ReasonPosition, errPosition}
 }
 
-// loadSlack is the part of LoadWait, one in so many, that the station has for its
-// answer after it: then it hangs.
+// loadTime is how long a load may take: after LoadWait the station has a part of that
+// more for its answer, and then it hangs.
+func (m *Manager) loadTime() time.Duration { return m.o.LoadWait + m.o.LoadWait/loadSlack }
+
 const loadSlack = 20
 
 // failed makes a failure of a route's error, and turns the switch off for a

@@ -251,7 +251,6 @@ func TestStream_AfterTheEndOfAnAnswerNoOtherPathIsTaken(t *testing.T) {
 
 // D07: what is told as restored is what was.
 func TestStream_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {
-	q := ask(long("A", 200), 8)
 	for name, c := range map[string]struct {
 		route string
 		fault fault
@@ -263,16 +262,7 @@ func TestStream_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {
 		"tiers that do not sum": {routeLoad, edit(func(a *wire.KVLoadResponse) { a.Tiers.Cold++ })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newRig(t, stationtest.Options{})
-			want := g.fresh(q)
-			g.same(want, g.run(q))
-			g.fault(c.route, c.fault)
-			r := g.run(q)
-			g.same(want, r)
-			require.Equal(t, &Outcome{Memory: Miss, Path: Native, Reason: ReasonPosition, DiffersAt: -1}, r.outcome)
-			require.EqualValues(t, 1, g.Report(t.Context()).Mismatches)
-			require.Contains(t, g.logs.String(), `"level":"error"`)
-			g.noSessions()
+			newRig(t, stationtest.Options{}).distrusts(c.route, c.fault)
 		})
 	}
 }

@@ -23,7 +23,6 @@ func (s *Stream) turns() bool {
 func (s *Stream) openTurn() error {
 	m, q := s.m, s.q
 	s.turn = true
-	wait := m.o.LoadWait
 	g := *q.Generate
 	g.KV = &wire.KVTurn{KVLoadRequest: m.loading(q), TTLSeconds: int64(q.TTL.Seconds()), Pin: q.Pin, Answers: !q.Drafts}
 	if q.StripsReasoning {
@@ -31,7 +30,7 @@ func (s *Stream) openTurn() error {
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.cancel = cancel
-	late := time.AfterFunc(wait+wait/loadSlack, cancel)
+	late := time.AfterFunc(m.loadTime(), cancel)
 	var f *wire.Frame
 	var err error
 	if s.frames, err = m.o.Station.Generate(ctx, &g); err == nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -296,7 +295,6 @@ func TestTurn_WhatACutTurnHasStoredCounts(t *testing.T) {
 }
 
 func TestTurn_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {
-	q := ask(long("A", 200), 8)
 	restored := func(change func(*wire.KVRestored)) fault {
 		return editing(wire.FrameRestored, func(f *wire.Frame) { change(f.Restored) })
 	}
@@ -309,16 +307,7 @@ func TestTurn_AStationThatContradictsItselfIsNotTrusted(t *testing.T) {
 		"not all evaluated":     editing(wire.FrameEvaluated, func(f *wire.Frame) { f.Forward.Remaining = 1 }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newTurnRig(t, stationtest.Options{})
-			want := g.fresh(q)
-			g.same(want, g.run(q))
-			g.fault(wire.RouteGenerate, f)
-			r := g.run(q)
-			g.same(want, r)
-			require.Equal(t, &Outcome{Memory: Miss, Path: Native, Reason: ReasonPosition, DiffersAt: -1}, r.outcome)
-			require.EqualValues(t, 1, g.Report(t.Context()).Mismatches)
-			require.Contains(t, g.logs.String(), `"level":"error"`)
-			g.noSessions()
+			newTurnRig(t, stationtest.Options{}).distrusts(wire.RouteGenerate, f)
 		})
 	}
 }
@@ -387,63 +376,30 @@ func TestTurn_AStationThatRestoresForTooLongIsNotWaitedFor(t *testing.T) {
 }
 
 func TestTurn_AClientThatGoesAwayLeavesNothing(t *testing.T) {
-	for _, kind := range []wire.FrameType{"", wire.FrameRestored, wire.FrameText} {
-		t.Run(fmt.Sprintf("behind %q", kind), func(t *testing.T) {
+	t.Run("before anything is told", func(t *testing.T) {
+		g := newTurnRig(t, stationtest.Options{EOGEvery: -1})
+		ctx, cancel := context.WithCancel(t.Context())
+		g.fault(wire.RouteGenerate, ofTurns(func(w http.ResponseWriter, r *http.Request, next http.Handler) { cancel(); hang(w, r, next) }))
+		_, err := g.open(ctx, ask(long("A", 100), 0))
+		require.Equal(t, wire.CodeCancelled, codeOf(err))
+		require.Equal(t, 1, g.counted(wire.RouteGenerate), "nobody is there for another path")
+		g.noSessions()
+	})
+	for name, texts := range map[string]int{"behind the restore": 0, "while tokens come": 1} {
+		t.Run(name, func(t *testing.T) {
 			g := newTurnRig(t, stationtest.Options{EOGEvery: -1})
 			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if kind == "" {
-				arrived := make(chan struct{})
-				g.fault(wire.RouteGenerate, ofTurns(func(w http.ResponseWriter, r *http.Request, next http.Handler) { close(arrived); hang(w, r, next) }))
-				go func() { <-arrived; cancel() }()
-				_, err := g.open(ctx, ask(long("A", 100), 0))
-				require.Equal(t, wire.CodeCancelled, codeOf(err))
-				require.Equal(t, 1, g.counted(wire.RouteGenerate), "nobody is there for another path")
-				g.noSessions()
-				return
-			}
 			s, err := g.Open(ctx, ask(long("A", 100), 0))
 			require.NoError(t, err)
-			for kind == wire.FrameText {
+			for got := 0; got < texts; {
 				f, err := s.Next()
 				require.NoError(t, err)
-				kind = ""
-				if f.Type != wire.FrameText {
-					kind = wire.FrameText
+				if f.Type == wire.FrameText {
+					got++
 				}
 			}
 			cancel()
 			require.NoError(t, s.Close())
-			g.noSessions()
-		})
-	}
-}
-
-func TestTurn_ChoicesShareOnePrefillAndAreKept(t *testing.T) {
-	for name, q := range map[string]*Request{"greedy": ask(long("A", 150), 30), "seeded": seeded(long("A", 150), 30)} {
-		t.Run(name, func(t *testing.T) {
-			g := newTurnRig(t, stationtest.Options{EOGEvery: -1})
-			const n = 5
-			before := g.stats()
-			all, o, err := g.choices(t.Context(), q, n)
-			require.NoError(t, err)
-			prompt := all[0].done.PromptTokens
-			require.Equal(t, uint64(prompt), g.stats().PromptTokens-before.PromptTokens)
-			require.Equal(t, []any{Miss, Liquid, 0, true, prompt}, []any{o.Memory, o.Path, o.PrefixTokens, o.KVSaved, o.Written})
-			g.noSessions()
-			for i, r := range all {
-				g.same(g.fresh(q.alone(i)), r)
-				turn := *q.Generate
-				turn.Prompt = wire.Prompt{Tokens: append(g.tokens(q), r.tokens...)}
-				next := g.run(&Request{Generate: &turn})
-				require.Equal(t, prompt+len(r.tokens)-1, next.outcome.PrefixTokens, "whichever answer a conversation goes on with, it is kept")
-			}
-			again, o, err := g.choices(t.Context(), q, n)
-			require.NoError(t, err)
-			require.Equal(t, []any{Hit, prompt - 1, 0}, []any{o.Memory, o.PrefixTokens, o.Written})
-			for i := range all {
-				g.same(all[i], again[i])
-			}
 			g.noSessions()
 		})
 	}
