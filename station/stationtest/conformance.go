@@ -100,6 +100,7 @@ func Conformance(t *testing.T, base string, o ConformanceOptions) {
 		}
 	}
 	s.idle(t) // nothing of the above is left in the station
+	s.noSessions(t)
 }
 
 // newSuite asks a station what it is.
@@ -232,6 +233,13 @@ func (s *suite) idle(t *testing.T) {
 		st := s.stats(t)
 		return st.Running+st.Waiting+st.Swapped == 0
 	})
+}
+
+// noSessions waits until no session lives. One whose end a part left to its lease would
+// go while a later part counts them.
+func (s *suite) noSessions(t *testing.T) {
+	t.Helper()
+	s.eventually(t, "no session lives", func() bool { return s.stats(t).Sessions == 0 })
 }
 
 // eventually polls a condition of another process.

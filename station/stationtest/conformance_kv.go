@@ -39,6 +39,7 @@ func (s *suite) kv(t *testing.T) {
 		{"index", s.kvIndex},
 	} {
 		t.Run(part.name, part.run)
+		s.noSessions(t)
 	}
 	s.idle(t)
 }

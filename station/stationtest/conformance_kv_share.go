@@ -113,23 +113,29 @@ type sharing struct {
 }
 
 // share is a whole liquid request, for goroutines of a test.
-func (s *suite) share(ctx context.Context, scope string, prompt []int32, n int) (r sharing) {
+func (s *suite) share(ctx context.Context, scope string, prompt []int32, n int) sharing {
 	e, err := s.c.Embed(ctx, &wire.EmbedRequest{Prompt: wire.Prompt{Tokens: prompt}})
 	if err != nil {
 		return sharing{err: err}
 	}
-	l, err := s.c.KVLoad(ctx, e.Session, 0, &wire.KVLoadRequest{Scope: scope})
+	return s.shareStaged(ctx, e.Session, scope, prompt, n)
+}
+
+// shareStaged is the rest of share, from the load on. The session of one that is cut may
+// live on.
+func (s *suite) shareStaged(ctx context.Context, session, scope string, prompt []int32, n int) (r sharing) {
+	l, err := s.c.KVLoad(ctx, session, 0, &wire.KVLoadRequest{Scope: scope})
 	if err != nil {
 		return sharing{err: err}
 	}
-	f, err := s.c.Forward(ctx, &wire.ForwardRequest{Session: e.Session})
+	f, err := s.c.Forward(ctx, &wire.ForwardRequest{Session: session})
 	if err != nil {
 		return sharing{err: err}
 	}
-	if _, err = s.c.KVSave(ctx, e.Session, len(prompt), &wire.KVSaveRequest{Scope: scope}); err != nil {
+	if _, err = s.c.KVSave(ctx, session, len(prompt), &wire.KVSaveRequest{Scope: scope}); err != nil {
 		return sharing{err: err}
 	}
-	st, err := s.c.DecodeNext(ctx, &wire.DecodeRequest{Session: e.Session, Sampling: &wire.Sampling{Temperature: ptr[float32](0)}, N: n, IgnoreEOG: true, Release: true})
+	st, err := s.c.DecodeNext(ctx, &wire.DecodeRequest{Session: session, Sampling: &wire.Sampling{Temperature: ptr[float32](0)}, N: n, IgnoreEOG: true, Release: true})
 	if err != nil {
 		return sharing{err: err}
 	}
@@ -241,9 +247,11 @@ func (s *suite) kvLeaderGoes(t *testing.T) {
 		scope := s.scope(t)
 		leader := s.kvLoad(t, scope, prefix, 0).Session
 		ctx, cancel := context.WithCancel(s.ctx(t))
+		one := s.stage(t, wire.Prompt{Tokens: prefix}).Session
 		var waiting sync.WaitGroup
-		waiting.Go(func() { s.share(ctx, scope, prefix, 4) }) // answered or cancelled, but not left hanging
+		waiting.Go(func() { s.shareStaged(ctx, one, scope, prefix, 4) }) // answered or cancelled, but not left hanging
 		follow(t, scope, leader, func() { cancel(); waiting.Wait() })
+		s.kvEnded(t, one)
 	})
 }
 
