@@ -288,12 +288,17 @@ func (st *Station) existing(r *http.Request, id string) (*session, *wire.Error) 
 
 // stream submits a call and writes its frames as they come. An error before the
 // first frame is returned for the HTTP status.
+//
+// The last frames leave when the handler returns: net/http writes them together with the
+// end of the body, and the reader has both in one read. They wait for whatever a handler
+// does behind this, so that must be quick. A station that drains flushes them: it is closed
+// when the last handler has returned, maybe before net/http has written anything.
 func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *call) *wire.Error {
 	var refused *wire.Error
 	flush := http.NewResponseController(w)
 	enc := json.NewEncoder(w)
 	started := false
-	_, e := st.await(r, l, c, func(frames []wire.Frame) {
+	_, e := st.await(r, l, c, func(frames []wire.Frame, ended bool) {
 		if !started {
 			if f := frames[0]; f.Type == wire.FrameError {
 				refused = f.Error
@@ -308,7 +313,9 @@ func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *ca
 				return // the reader has gone; the request's context tells the rest
 			}
 		}
-		_ = flush.Flush()
+		if !ended || st.draining.Load() {
+			_ = flush.Flush()
+		}
 	})
 	if e == nil {
 		e = refused
@@ -316,11 +323,11 @@ func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *ca
 	return e
 }
 
-// await submits a call, gives its frames to sink, and returns the last one. It
-// returns only after the loop has let go of the call: a caller that goes away
-// cancels it. A session held busy for it, or for a branch of it, is given back
+// await submits a call, gives its frames to sink, which is told of the last ones, and
+// returns the last. It returns only after the loop has let go of the call: a caller that
+// goes away cancels it. A session held busy for it, or for a branch of it, is given back
 // before sink gets its final frame, or the caller's next call could find it busy.
-func (st *Station) await(r *http.Request, l *loop, c *call, sink func([]wire.Frame)) (wire.Frame, *wire.Error) {
+func (st *Station) await(r *http.Request, l *loop, c *call, sink func(frames []wire.Frame, ended bool)) (wire.Frame, *wire.Error) {
 	c.queued = time.Now()
 	if e := l.submit(c); e != nil {
 		c.dropSamplers()
@@ -354,7 +361,7 @@ func (st *Station) await(r *http.Request, l *loop, c *call, sink func([]wire.Fra
 			st.settle(c, f, false)
 		}
 		if sink != nil {
-			sink(frames)
+			sink(frames, ended)
 		}
 		if ended {
 			return frames[len(frames)-1], nil

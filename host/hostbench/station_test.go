@@ -179,7 +179,7 @@ func (s *station) stream(w http.ResponseWriter, r *http.Request, answers int, te
 				d.KVPrompt = &saved
 			}
 		}
-		send(w, wire.Frame{Type: wire.FrameDone, Choice: c, Done: &d})
+		answer(w, wire.Frame{Type: wire.FrameDone, Choice: c, Done: &d}) // the last one leaves with the end of the body
 	}
 }
 

@@ -3,8 +3,9 @@
 //
 // It is JSON over HTTP on loopback or a unix socket. A plain answer is one JSON
 // object. A stream is NDJSON (Content-Type application/x-ndjson): one [Frame] a
-// line, flushed per frame, and it always ends in exactly one "done" or one
-// "error" frame; a fork's has a "done" frame for each answer. An error before the first frame is an HTTP status with an
+// line, sent as it comes, and it always ends in exactly one "done" or one
+// "error" frame, sent with the end of the body; a fork's has a "done" frame for
+// each answer. An error before the first frame is an HTTP status with an
 // [ErrorBody]; [Error.Status] is the only table from code to status. 404 means
 // "this route does not exist" and nothing else; an unknown session or key is
 // 410. One request context is one cancellation: when the caller's connection
