@@ -128,7 +128,7 @@ func (t *Table) refuseStream(o *StreamOptions) *Error {
 	return t.RefuseIn("stream_options", o.Rest)
 }
 
-// maxTemplateBytes bounds the variables of a template, which take sixty times their text
+// maxTemplateBytes bounds the variables of a template, which take eighty times their text
 // while they are rendered.
 const maxTemplateBytes = 1 << 20
 

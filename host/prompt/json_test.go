@@ -21,8 +21,10 @@ func TestTojson_WritesWhatPythonDoes(t *testing.T) {
 		`'x' |  tojson`:                                `"x"`,
 	} {
 		tpl := compileT(t, `{% for m in messages %}{{ m.content }}{% if m.tool_calls %}{% set c = m.tool_calls[0].function %}{{ c.name }}{% set v = c.arguments %}{% if 'b' in v %}{{ `+expression+` }}{% else %}{{ v | tojson }}{% endif %}{% endif %}{% endfor %}`)
-		out, err := tpl.render(Conversation{Messages: []Message{{Role: Assistant, ToolCalls: []ToolCall{
-			call("i", "", `{"b": [1, 1.0, 1e3], "a": "<é & '\"\\\n\u0001\u2028>", "n": null, "t": true, "o": {}, "l": []}`)}}}}, same, tpl.now())
+		r, err := tpl.renderer(Conversation{Messages: []Message{{Role: Assistant, ToolCalls: []ToolCall{
+			call("i", "", `{"b": [1, 1.0, 1e3], "a": "<é & '\"\\\n\u0001\u2028>", "n": null, "t": true, "o": {}, "l": []}`)}}}})
+		require.NoError(t, err, expression)
+		out, err := r.render(same)
 		require.NoError(t, err, expression)
 		require.Equal(t, want, out, expression)
 	}

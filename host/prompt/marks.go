@@ -78,11 +78,23 @@ func harmless(s string) bool {
 func opensToken(text string) bool {
 	const most = 100
 	text = text[max(0, len(text)-most):]
-	at := strings.LastIndexAny(text, "<[")
-	if double := strings.LastIndex(text, ">>"); double > at {
-		return !strings.ContainsAny(text[double:], "<\n")
+	closed := false // what follows a bracket says that it is none of a token
+	for i, c := range slices.Backward([]byte(text)) {
+		switch c {
+		case '<', '[':
+			return !closed
+		case '>':
+			if i > 0 && text[i-1] == '>' {
+				return true
+			}
+			closed = true
+		case '\n':
+			return false
+		case ']', '"', '\'', '=', ' ', '\t', '\r':
+			closed = true
+		}
 	}
-	return at >= 0 && !strings.ContainsAny(text[at+1:], ">]\"'= \t\r\n")
+	return false
 }
 
 // cutWrapped cuts at the marks of wrap; false when they are not paired. A soft
@@ -101,10 +113,13 @@ func (m marks) cutWrapped(got string) ([]wire.Segment, bool) {
 		segs = append(segs, wire.Segment{Text: piece, Special: true})
 	}
 	until, from, plain := rune(0), 0, false
-	for i, r := range got {
-		if r < privateFirst {
-			continue
+	for i := 0; i < len(got); i++ {
+		next := strings.IndexByte(got[i:], privateByte)
+		if next < 0 {
+			break
 		}
+		i += next
+		r, _ := utf8.DecodeRuneInString(got[i:])
 		switch r {
 		case m.open, m.softOpen:
 			if until != 0 {

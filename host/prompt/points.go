@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -29,13 +28,15 @@ func (t *Template) RenderPoints(c Conversation) ([]wire.Segment, []Point, error)
 	if err := checkVariables(c.Variables); err != nil {
 		return nil, nil, err
 	}
-	c = t.adapt(c)
-	now := t.now()
-	want, segs, err := t.split(c, now)
+	r, err := t.prepare(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	return segs, t.points(c, now, want, segs), nil
+	want, segs, err := r.split()
+	if err != nil {
+		return nil, nil, err
+	}
+	return segs, r.points(want, segs), nil
 }
 
 // place is a breakpoint: after offset bytes of the content of message.
@@ -44,9 +45,9 @@ type place struct{ message, offset int }
 // maxEarlier bounds the search for an earlier place; each step is a rendering.
 const maxEarlier = 4
 
-func (t *Template) points(c Conversation, now time.Time, want string, segs []wire.Segment) []Point {
+func (r *renderer) points(want string, segs []wire.Segment) []Point {
 	var all []place
-	for i, m := range c.Messages {
+	for i, m := range r.Messages {
 		for _, at := range m.Breakpoints {
 			if at = runeStart(m.Content, at); at > 0 {
 				all = append(all, place{i, at})
@@ -60,7 +61,7 @@ func (t *Template) points(c Conversation, now time.Time, want string, segs []wir
 		return nil
 	}
 	all = slices.Compact(all)
-	l := locator{t: t, c: c, now: now, want: want}
+	l := locator{r, want}
 	offsets := l.find(all) // what nearly all templates allow
 	if len(offsets) != len(all) {
 		offsets = nil
@@ -82,9 +83,7 @@ func (t *Template) points(c Conversation, now time.Time, want string, segs []wir
 
 // locator finds places of a conversation in its rendering.
 type locator struct {
-	t    *Template
-	c    Conversation
-	now  time.Time
+	*renderer
 	want string // the rendering without marks
 }
 
@@ -105,7 +104,7 @@ func (l *locator) nearest(p place) int {
 			break
 		}
 		p.message--
-		p.offset = len(l.c.Messages[p.message].Content)
+		p.offset = len(l.Messages[p.message].Content)
 	}
 	return 0
 }
@@ -113,7 +112,7 @@ func (l *locator) nearest(p place) int {
 // beforeSpace moves a place with nothing but white space after it before the
 // white space at its left.
 func (l *locator) beforeSpace(p place) place {
-	content := l.c.Messages[p.message].Content
+	content := l.Messages[p.message].Content
 	if strings.TrimSpace(content[p.offset:]) == "" {
 		p.offset = len(strings.TrimRightFunc(content[:p.offset], unicode.IsSpace))
 	}
@@ -125,17 +124,17 @@ func (l *locator) beforeSpace(p place) place {
 // when it leaves a text out or shows one twice.
 func (l *locator) find(places []place) []int {
 	var contents []string
-	for _, m := range l.c.Messages {
+	for _, m := range l.Messages {
 		contents = append(contents, m.Content)
 	}
 	mark := string(freeRunes(1, l.want, contents)[0])
-	c := l.c
-	c.Messages = slices.Clone(c.Messages)
+	r := *l.renderer
+	r.Messages = slices.Clone(r.Messages)
 	for _, p := range slices.Backward(places) { // those in front keep their offsets
-		m := &c.Messages[p.message]
+		m := &r.Messages[p.message]
 		m.Content = m.Content[:p.offset] + mark + m.Content[p.offset:]
 	}
-	got, err := l.t.render(c, same, l.now)
+	got, err := r.render(same)
 	if err != nil {
 		return nil
 	}

@@ -37,7 +37,11 @@ type prober struct {
 }
 
 func (p *prober) render(variables string, messages ...Message) (string, error) {
-	return p.Template.render(Conversation{Messages: messages, Tools: p.tools, Variables: []byte(variables)}, same, p.now())
+	r, err := p.renderer(Conversation{Messages: messages, Tools: p.tools, Variables: []byte(variables)})
+	if err != nil {
+		return "", err
+	}
+	return r.render(same)
 }
 
 // shows tells whether the rendering of messages holds all of want.

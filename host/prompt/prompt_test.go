@@ -316,3 +316,20 @@ func FuzzTemplate_ClientTextStaysPlain(f *testing.F) {
 		require.Equal(t, 4, strings.Count(special(segs), "<|im_start|>"))
 	})
 }
+
+// Renderings share what was read of the tools and the calls: what one does to it must
+// not show in the next, nor in those that look for breakpoints.
+func TestTemplate_WhatItDoesToItsValuesEndsWithTheRendering(t *testing.T) {
+	tpl := compileT(t, `{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{% set a = c.function.arguments %}`+
+		`{{ c.function.name }}{% if a.seen %}again{% endif %}{% set a.seen = 1 %}{% set _ = a.update({'late': 2}) %}{{ a | tojson }}{% endfor %}{% endfor %}`+
+		`{% for t in tools or [] %}{% set f = t.function %}{% set r = f.parameters.required %}{% if f.seen %}again{% endif %}{% set f.seen = 1 %}`+
+		`{% set name = f.pop('name') %}{% set first = r.pop(0) %}{% set _ = r.append('more') %}{% set _ = r.insert(0, r) %}{% set _ = r.pop(0) %}{{ name }} {{ first }} {{ f | tojson }}{% endfor %}`)
+	c := Conversation{
+		Messages: []Message{{Role: User, Content: "u", Breakpoints: []int{1}}, {Role: Assistant, ToolCalls: []ToolCall{call("a", "fn", `{"k":"v"}`)}}},
+		Tools:    []Tool{{Name: "fn", Definition: []byte(`{"type":"function","function":{"name":"fn","parameters":{"type":"object","required":["k","l"]}}}`)}},
+	}
+	segs, points, err := tpl.RenderPoints(c)
+	require.NoError(t, err)
+	require.Equal(t, `⟦u⟧fn{"k": "v", "seen": 1, "late": 2}fn k {"parameters": {"type": "object", "required": ["l", "more"]}, "seen": 1}`, bordered(segs))
+	require.Equal(t, []Point{{Segment: 0, Offset: 1}}, points)
+}

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"thoth/station/wire"
@@ -30,9 +29,9 @@ import (
 // refused.
 //
 // want is the rendering, which is what the segments' texts join to.
-func (t *Template) split(c Conversation, now time.Time) (want string, segs []wire.Segment, err error) {
-	s := splitter{t: t, c: c, now: now}
-	s.want, err = t.render(c, func(text string, _ bool) string { s.texts = append(s.texts, text); return text }, now)
+func (r *renderer) split() (want string, segs []wire.Segment, err error) {
+	s := splitter{renderer: r}
+	s.want, err = r.render(func(text string, _ bool) string { s.texts = append(s.texts, text); return text })
 	if err != nil {
 		return "", nil, err
 	}
@@ -47,9 +46,7 @@ func (t *Template) split(c Conversation, now time.Time) (want string, segs []wir
 // splitter is the state of one split.
 type splitter struct {
 	marks
-	t     *Template
-	c     Conversation
-	now   time.Time
+	*renderer
 	want  string   // the rendering without marks
 	texts []string // the client's, in the order in which they are marked
 }
@@ -58,7 +55,7 @@ type splitter struct {
 // changed the rendering or are not paired.
 func (s *splitter) try(mark func(k int, text string, soft bool) string) ([]wire.Segment, bool) {
 	k := -1
-	got, err := s.t.render(s.c, func(text string, soft bool) string { k++; return mark(k, text, soft) }, s.now)
+	got, err := s.render(func(text string, soft bool) string { k++; return mark(k, text, soft) })
 	if err != nil {
 		return nil, false
 	}

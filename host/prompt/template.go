@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/ardanlabs/jinja"
@@ -80,6 +79,7 @@ func Compile(src Source) (*Template, error) {
 			t.reasoningKeys = append(t.reasoningKeys, key)
 		}
 	}
+	maps.Copy(t.words, schemaWords)
 	if t.compiled, err = compile(withOwnFilters(text)); err != nil {
 		return nil, fmt.Errorf("the chat template does not compile: %w", err)
 	}
@@ -95,60 +95,12 @@ func (t *Template) Render(c Conversation) ([]wire.Segment, error) {
 	if err := checkVariables(c.Variables); err != nil {
 		return nil, err
 	}
-	_, segs, err := t.split(t.adapt(c), t.now())
-	return segs, err
-}
-
-// render runs the template once. now is fixed by the caller, so that the
-// renderings of one request agree.
-func (t *Template) render(c Conversation, mark marker, now time.Time) (out string, err error) {
-	// The library guards its own types poorly: a template that calls a filter on
-	// an odd value must not end the process.
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("the chat template failed: %v", r)
-		}
-	}()
-	vars := map[string]jinja.Value{}
-	if len(c.Variables) > 0 {
-		v, err := jsonValue(c.Variables, keepKeys(c.Variables, mark), number)
-		if err != nil {
-			return "", err
-		}
-		maps.Copy(vars, v.AsDict().Data)
-	}
-	// As in the makers' own renderer, a template finds tools defined, and none
-	// when there are none.
-	vars["tools"] = jinja.None()
-	if len(c.Tools) > 0 {
-		if vars["tools"], err = t.toolValues(c.Tools, mark); err != nil {
-			return "", err
-		}
-	}
-	if vars["messages"], err = t.messageValues(c.Messages, mark); err != nil {
-		return "", err
-	}
-	var refusal *Refusal
-	vars[jsonFilter] = dumps
-	vars["add_generation_prompt"] = jinja.NewBool(true)
-	vars["bos_token"] = jinja.NewString(t.source.BOS)
-	vars["eos_token"] = jinja.NewString(t.source.EOS)
-	vars["strftime_now"] = strftimeNow(now)
-	vars["raise_exception"] = jinja.NewCallable("raise_exception", func(args []jinja.Value, _ map[string]jinja.Value) (jinja.Value, error) {
-		refusal = &Refusal{Message: "no reason given"}
-		if len(args) > 0 && args[0].IsString() {
-			refusal.Message = args[0].AsString()
-		}
-		return jinja.Value{}, refusal
-	})
-	out, err = t.compiled.RenderValues(vars)
-	if refusal != nil {
-		return "", refusal
-	}
+	r, err := t.prepare(c)
 	if err != nil {
-		return "", fmt.Errorf("the chat template failed: %w", err)
+		return nil, err
 	}
-	return strings.ReplaceAll(out, numberMark, ""), nil
+	_, segs, err := r.split()
+	return segs, err
 }
 
 // wordsOf are the names in a template's text: all it can look for by name.
@@ -161,20 +113,6 @@ func wordsOf(text string) map[string]bool {
 }
 
 var word = regexp.MustCompile(`\$?[A-Za-z_][A-Za-z0-9_]*`)
-
-// keepKeys leaves the names of variables unmarked, or the template would not
-// find them; names of nested objects that equal one are left too, which is
-// harmless: checkVariables allows only identifiers on the top.
-func keepKeys(variables []byte, mark marker) func(string) string {
-	var top map[string]jsontext.Value
-	_ = json.Unmarshal(variables, &top)
-	return func(s string) string {
-		if _, ok := top[s]; ok {
-			return s
-		}
-		return mark(s, false)
-	}
-}
 
 // checkVariables allows an object whose names are identifiers and not reserved.
 func checkVariables(variables []byte) error {

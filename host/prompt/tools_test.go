@@ -172,9 +172,10 @@ func TestTemplate_ToolsCostNoRenderingsMore(t *testing.T) {
 	for name := range familyTokens {
 		tpl := family(t, name)
 		for _, c := range goldenCases {
-			s := splitter{t: tpl, c: tpl.adapt(c.c), now: tpl.now()}
-			var err error
-			s.want, err = tpl.render(s.c, func(text string, _ bool) string { s.texts = append(s.texts, text); return text }, s.now)
+			r, err := tpl.prepare(c.c)
+			require.NoError(t, err)
+			s := splitter{renderer: r}
+			s.want, err = r.render(func(text string, _ bool) string { s.texts = append(s.texts, text); return text })
 			var refusal *Refusal
 			if errors.As(err, &refusal) {
 				continue

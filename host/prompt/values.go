@@ -1,15 +1,11 @@
 package prompt
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/ardanlabs/jinja"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // marker is applied to every string the client sent, on its way into the
@@ -21,80 +17,63 @@ func same(text string, _ bool) string { return text }
 
 // messageValues builds the template's messages. It is called anew for every
 // rendering, since a template may change what it is given.
-func (t *Template) messageValues(messages []Message, mark marker) (jinja.Value, error) {
-	items := make([]jinja.Value, len(messages))
-	for i, m := range messages {
+func (r *renderer) messageValues(mark marker) jinja.Value {
+	items := make([]jinja.Value, len(r.Messages))
+	for i, m := range r.Messages {
 		v := jinja.NewDict()
 		d := v.AsDict()
 		// What the model wrote before a call has to become the tokens it was
 		// written in, or liquid memory does not find the call after it.
 		soft := m.Role == Assistant && (len(m.ToolCalls) > 0 || m.Reasoning != "")
 		d.Set("role", jinja.NewString(m.Role))
-		if m.Content == "" && len(m.ToolCalls) > 0 && !t.calls.emptyContent {
+		if m.Content == "" && len(m.ToolCalls) > 0 && !r.t.calls.emptyContent {
 			d.Set("content", jinja.None())
 		} else {
 			d.Set("content", jinja.NewString(mark(m.Content, soft)))
 		}
 		setText(d, "name", m.Name, mark)
-		for _, key := range t.reasoningKeys {
+		for _, key := range r.t.reasoningKeys {
 			if m.Reasoning != "" {
 				d.Set(key, jinja.NewString(mark(m.Reasoning, soft)))
 			}
 		}
-		t.setID(d, "tool_call_id", m.ToolCallID, mark)
+		r.t.setID(d, "tool_call_id", m.ToolCallID, mark)
 		if len(m.ToolCalls) > 0 {
 			calls := make([]jinja.Value, len(m.ToolCalls))
 			for j, c := range m.ToolCalls {
-				call, err := t.callValue(c, mark)
-				if err != nil {
-					return jinja.Value{}, fmt.Errorf("messages[%d].tool_calls[%d].function.arguments: %w", i, j, err)
-				}
-				calls[j] = call
+				calls[j] = r.callValue(c, r.arguments[i][j], mark)
 			}
 			d.Set("tool_calls", jinja.NewList(calls))
 		}
 		items[i] = v
 	}
-	return jinja.NewList(items), nil
+	return jinja.NewList(items)
 }
 
-func (t *Template) callValue(c ToolCall, mark marker) (jinja.Value, error) {
+// callValue builds a call; its arguments are nil for a template that wants them as
+// their text.
+func (r *renderer) callValue(c ToolCall, arguments jsonText, mark marker) jinja.Value {
 	fn := jinja.NewDict()
 	setText(fn.AsDict(), "name", c.Name, mark)
-	if t.calls.argumentsText {
+	if arguments == nil {
 		setText(fn.AsDict(), "arguments", c.arguments(), mark)
 	} else {
-		args, err := jsonValue([]byte(c.arguments()), func(s string) string { return mark(s, true) }, spelled)
-		if err != nil {
-			return jinja.Value{}, err
-		}
-		fn.AsDict().Set("arguments", args)
+		fn.AsDict().Set("arguments", arguments.value(mark, true))
 	}
 	call := jinja.NewDict()
-	t.setID(call.AsDict(), "id", c.ID, mark)
+	r.t.setID(call.AsDict(), "id", c.ID, mark)
 	call.AsDict().Set("type", jinja.NewString("function"))
 	call.AsDict().Set("function", fn)
-	return call, nil
+	return call
 }
 
-// toolValues builds the template's tools. What a template looks for is a word of
-// its own text, or of JSON Schema: those stay unmarked, and none is a control
-// token.
-func (t *Template) toolValues(tools []Tool, mark marker) (jinja.Value, error) {
-	items := make([]jinja.Value, len(tools))
-	for i, tool := range tools {
-		v, err := jsonValue(tool.Definition, func(s string) string {
-			if t.words[s] || schemaWords[s] {
-				return s
-			}
-			return mark(s, true)
-		}, spelled)
-		if err != nil {
-			return jinja.Value{}, fmt.Errorf("tools[%d]: %w", i, err)
-		}
-		items[i] = v
+// toolValues builds the template's tools.
+func (r *renderer) toolValues(mark marker) jinja.Value {
+	items := make([]jinja.Value, len(r.tools))
+	for i, tool := range r.tools {
+		items[i] = tool.value(mark, true)
 	}
-	return jinja.NewList(items), nil
+	return jinja.NewList(items)
 }
 
 // schemaWords are the keys and the types of JSON Schema.
@@ -134,86 +113,3 @@ func (s callStyle) id(id string) string {
 const shortID = 9
 
 var shortEnough = regexp.MustCompile(`^[A-Za-z0-9]{9}$`)
-
-// jsonValue turns JSON text into a template value. Keys keep their order and
-// are marked too: templates print them.
-func jsonValue(text []byte, mark func(string) string, number func(jsontext.Token) jinja.Value) (jinja.Value, error) {
-	d := valueDecoder{jsontext.NewDecoder(bytes.NewReader(text)), mark, number}
-	return d.value()
-}
-
-type valueDecoder struct {
-	*jsontext.Decoder
-	mark   func(string) string
-	number func(jsontext.Token) jinja.Value
-}
-
-func (d *valueDecoder) value() (jinja.Value, error) {
-	tok, err := d.ReadToken()
-	if err != nil {
-		return jinja.Value{}, err
-	}
-	switch tok.Kind() {
-	case 'n':
-		return jinja.None(), nil
-	case 't', 'f':
-		return jinja.NewBool(tok.Bool()), nil
-	case '"':
-		return jinja.NewString(d.mark(tok.String())), nil
-	case '0':
-		return d.number(tok), nil
-	case '[':
-		var items []jinja.Value
-		for d.PeekKind() != ']' {
-			v, err := d.value()
-			if err != nil {
-				return jinja.Value{}, err
-			}
-			items = append(items, v)
-		}
-		_, err := d.ReadToken()
-		return jinja.NewList(items), err
-	}
-	v := jinja.NewDict()
-	for d.PeekKind() != '}' {
-		key, err := d.ReadToken()
-		if err != nil {
-			return jinja.Value{}, err
-		}
-		name := key.String()
-		item, err := d.value()
-		if err != nil {
-			return jinja.Value{}, err
-		}
-		v.AsDict().Set(d.mark(name), item)
-	}
-	_, err = d.ReadToken()
-	return v, err
-}
-
-// number keeps integers integers: 9007199254740993 must not pass through a
-// float on its way into the prompt.
-func number(tok jsontext.Token) jinja.Value {
-	if !strings.ContainsAny(tok.String(), ".eE") {
-		if i, err := tok.Int(); err == nil {
-			return jinja.NewInt(i)
-		}
-	}
-	f, _ := tok.Float()
-	return jinja.NewFloat(f)
-}
-
-// numberMark begins the text of a number that the template language cannot
-// hold as it is spelled (1.0, 1e3, 2⁶⁴). It is no UTF-8, so that no text of a
-// client can have it; render takes it out again.
-const numberMark = "\xff"
-
-// spelled keeps a number as the client spelled it: the model wrote it so, and
-// another spelling is other tokens.
-func spelled(tok jsontext.Token) jinja.Value {
-	s := tok.String()
-	if v := number(tok); v.IsInt() && fmt.Sprint(v.AsInt()) == s || v.IsFloat() && fmt.Sprint(v.AsFloat()) == s {
-		return v
-	}
-	return jinja.NewString(numberMark + s)
-}
