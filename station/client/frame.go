@@ -2,9 +2,9 @@ package client
 
 import (
 	"bytes"
-	"encoding/json"
 	"math"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"thoth/station/wire"
@@ -13,13 +13,13 @@ import (
 // decodeFrame reads a line of a stream. Nearly all lines are text frames as a
 // station writes them, and those are read without reflection, which would be the
 // better part of what a token costs its reader; whatever looks otherwise in any way
-// is left to the general decoder. A test holds both to the same result.
+// is left to the general decoder. A test holds both to what encoding/json gives.
 func decodeFrame(line []byte) (*wire.Frame, error) {
 	if f := textFrame(line); f != nil {
 		return f, nil
 	}
 	f := new(wire.Frame)
-	if err := json.Unmarshal(line, f); err != nil {
+	if err := jsonv2.Unmarshal(line, f, asV1); err != nil {
 		return nil, err
 	}
 	return f, nil
