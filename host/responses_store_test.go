@@ -215,6 +215,7 @@ func TestResponses_AStreamEndsWithWhatIsStored(t *testing.T) {
 		require.True(t, strings.HasSuffix(r.body, `,"response":`+string(kept.Response)+"}\n\n"), "%s\n%s", r.body, kept.Response)
 	}
 
+	h = newHost(t, newFakeStation(t), keeping(t)) // without a run that still tidies up
 	h.responses = &brokenStore{responseStore: h.responses, broken: true}
 	name, last := h.ask(`"a"`, `"stream":true`).last(t)
 	require.Equal(t, "response.completed", name)
