@@ -31,12 +31,15 @@ type event struct {
 //
 // Invariants: mu is held during every call of the sink, and while what the choices
 // write, in the job and its record, is changed; once it is over, nothing of that
-// happens any more but by the handler's goroutine, which is told by ended.
+// happens any more but by the handler's goroutine, which is told by ended, and the calls
+// are cut, or have no more to say than that they end.
 type feed struct {
 	s     *Server
 	j     *job
 	out   sink
-	timer *time.Timer // when the next look is due
+	ctx   context.Context // of the calls
+	cut   func()          // ends it
+	timer *time.Timer     // of the next look
 	ended chan struct{}
 
 	mu struct {
@@ -49,12 +52,14 @@ type feed struct {
 		over    bool
 		err     *openai.Error // why it is over; nil: every choice has ended
 		panic   any           // of the sink or a parser
+		grace   *time.Timer   // cuts calls that do not end; nil: nothing is to come of them
 	}
 }
 
-// newFeed begins with the station silent from now on, and the client since sent.
-func (s *Server) newFeed(j *job, out sink, sent time.Time) *feed {
-	f := &feed{s: s, j: j, out: out, ended: make(chan struct{})}
+// newFeed begins with the station silent from now on, and the client since sent. cut ends
+// ctx, which is that of the calls.
+func (s *Server) newFeed(ctx context.Context, cut func(), j *job, out sink, sent time.Time) *feed {
+	f := &feed{s: s, j: j, out: out, ctx: ctx, cut: cut, ended: make(chan struct{})}
 	f.mu.begun, f.mu.waiting = make([]bool, len(j.calls)), len(j.calls)
 	f.mu.limit, f.mu.heard, f.mu.sent = s.o.PrefillTimeout, time.Now(), sent
 	j.choices = make([]choice, len(j.calls))
@@ -65,7 +70,9 @@ func (s *Server) newFeed(j *job, out sink, sent time.Time) *feed {
 	if s.o.LogPrompts {
 		j.choices[0].raw = new(strings.Builder) // the text of the first one is logged
 	}
-	f.timer = time.NewTimer(f.due(f.mu.heard))
+	f.mu.Lock() // from look, which may come at once
+	defer f.mu.Unlock()
+	f.timer = time.AfterFunc(f.due(f.mu.heard), f.look)
 	return f
 }
 
@@ -76,12 +83,7 @@ func (f *feed) take(ev event) bool {
 	if f.mu.over {
 		return false
 	}
-	defer func() {
-		if p := recover(); p != nil { // this goroutine is not the handler's, which knows what to do
-			f.mu.panic = fmt.Sprintf("%v\n%s", p, debug.Stack())
-			f.end(nil)
-		}
-	}()
+	defer f.rescue()
 	if e := f.tell(ev); e != nil || f.j.left == 0 {
 		f.end(e)
 		return e == nil
@@ -180,45 +182,69 @@ func (f *feed) begin(choice int) {
 	}
 }
 
+// end is called once, with mu held.
 func (f *feed) end(e *openai.Error) {
+	switch {
+	case e != nil && f.ctx.Err() != nil:
+		e = causeOf(f.ctx) // the station's own error is that of a call cut short
+	case e != nil || f.mu.panic != nil:
+		f.cut()
+	default: // only the ends of streams are to come: cut before them, their connections would be lost
+		f.mu.grace = time.AfterFunc(streamEnd, f.cut)
+	}
 	f.mu.over, f.mu.err = true, e
 	close(f.ended)
 }
 
-// wait returns when every choice has ended, or why they do not. It keeps a silent
-// stream alive, and gives a silent station up.
-func (f *feed) wait(ctx context.Context) *openai.Error {
-	defer f.timer.Stop()
-	for {
-		select {
-		case <-f.ended:
-		case <-ctx.Done():
-			f.mu.Lock()
-			if !f.mu.over {
-				f.end(causeOf(ctx))
-			}
-			f.mu.Unlock()
-		case now := <-f.timer.C:
-			f.look(now)
-			continue
+// rescue is deferred by whoever calls the sink, with mu held: its goroutine need not be
+// the handler's, which knows what to do about a panic.
+func (f *feed) rescue() {
+	if p := recover(); p != nil {
+		f.mu.panic = fmt.Sprintf("%v\n%s", p, debug.Stack())
+		if !f.mu.over {
+			f.end(nil)
 		}
-		break
 	}
+}
+
+// wait returns when every choice has ended, or why they do not.
+func (f *feed) wait() *openai.Error {
+	select {
+	case <-f.ended:
+	case <-f.ctx.Done():
+	}
+	f.timer.Stop()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !f.mu.over {
+		f.end(causeOf(f.ctx))
+	}
 	if f.mu.panic != nil {
 		panic(f.mu.panic)
-	}
-	if f.mu.err != nil && ctx.Err() != nil {
-		return causeOf(ctx) // the station's own error is that of a call cut short
 	}
 	return f.mu.err
 }
 
-// look does what is due at now.
-func (f *feed) look(now time.Time) {
+// hangUp has the calls end, and returns when wait says that they have.
+func (f *feed) hangUp(wait func()) {
+	f.mu.Lock()
+	if !f.mu.over { // the handler panics
+		f.cut()
+	}
+	grace := f.mu.grace
+	f.mu.Unlock()
+	wait()
+	if grace != nil {
+		grace.Stop()
+	}
+}
+
+// look keeps a silent stream alive, and gives a silent station up.
+func (f *feed) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.rescue()
+	now := time.Now()
 	switch {
 	case f.mu.over:
 		return
@@ -237,3 +263,7 @@ func (f *feed) look(now time.Time) {
 func (f *feed) due(now time.Time) time.Duration {
 	return min(f.mu.limit-now.Sub(f.mu.heard), f.s.o.PingInterval-now.Sub(f.mu.sent))
 }
+
+// streamEnd is the time for the end of a station's stream, which follows its last
+// frame at once.
+const streamEnd = time.Second

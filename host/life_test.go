@@ -264,6 +264,21 @@ func TestLife_SilenceBetweenTokensEndsTheStream(t *testing.T) {
 	h.eventually(func() bool { return f.running() == 0 })
 }
 
+// A station that hangs behind the last frame of an answer holds neither that nor its place.
+func TestLife_AStreamThatDoesNotEndIsCut(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f)
+	f.does(func(ctx context.Context, q *wire.GenerateRequest, out *frames) { hello(ctx, q, out); <-ctx.Done() })
+	require.Equal(t, 200, h.chat().status)
+	r := h.chat(`"stream":true`)
+	_, done := events(t, r.body)
+	require.True(t, done)
+	for _, c := range h.bothTexts(`["a","b"]`) { // by calls in goroutines of their own
+		require.Equal(t, "Hello there", c.Text)
+	}
+	h.eventually(func() bool { return f.running() == 0 && !h.busy() })
+}
+
 // One prompt's tokens say nothing of another prompt, which may be long.
 func TestLife_APromptBehindAnotherHasThePrefillsTime(t *testing.T) {
 	f := newFakeStation(t)

@@ -49,21 +49,13 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 		j.placed()
 	}
 
-	n := len(j.calls)
 	j.taken = true
-	f := s.newFeed(j, out, sent)
+	f := s.newFeed(ctx, func() { cancel(nil) }, j, out, sent)
 	if raw := j.choices[0].raw; raw != nil {
 		defer func() { j.rec.answered = raw.String() }() // a broken answer too
 	}
 	var calls sync.WaitGroup
-	hangUp := sync.OnceFunc(func() {
-		if j.left == 0 { // only the ends of streams are to come: cut before them, their connections would be lost
-			defer time.AfterFunc(streamEnd, func() { cancel(nil) }).Stop()
-		} else {
-			cancel(nil) // before the wait, or it would never end
-		}
-		calls.Wait()
-	})
+	hangUp := sync.OnceFunc(func() { f.hangUp(calls.Wait) })
 	leave := sync.OnceFunc(func() {
 		hangUp()
 		j.place.leave()
@@ -72,8 +64,39 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 		}
 	})
 	defer leave()
-	// In order, and no more at once than there are places for.
-	each, slots := n/j.prompts, newSlots(j.place.weight)
+	alone := len(j.calls) == 1 && j.before == nil
+	if alone { // a goroutine of its own would have a thread woken for it, and another at its end
+		s.callAll(ctx, j, group{0, 1, 1}, f)
+	} else {
+		s.spread(ctx, j, f, &calls)
+	}
+	if e := f.wait(); e != nil {
+		j.brokenOff()
+		if e.Code == openai.CodeUnavailable || e.Code == openai.CodeLoading {
+			s.station.suspect()
+		}
+		return e
+	}
+	var parting sync.WaitGroup
+	defer parting.Wait()
+	room := &hold{budget: &s.unread}
+	defer room.release()
+	part := hangUp
+	if room.take(answerCopies * j.said) {
+		part = leave
+	}
+	if alone {
+		part() // its call has ended
+	} else {
+		parting.Go(part) // behind: the client's last words do not wait for it
+	}
+	out.end()
+	return nil
+}
+
+// spread makes a job's calls, in order and no more at once than it has places for.
+func (s *Server) spread(ctx context.Context, j *job, f *feed, calls *sync.WaitGroup) {
+	each, slots := len(j.calls)/j.prompts, newSlots(j.place.weight)
 	next := func(width int, work func()) {
 		if slots.take(ctx, width) {
 			calls.Go(func() { defer slots.give(width); work() })
@@ -103,33 +126,11 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 			})
 		}
 	})
-	if e := f.wait(ctx); e != nil {
-		j.brokenOff()
-		if e.Code == openai.CodeUnavailable || e.Code == openai.CodeLoading {
-			s.station.suspect()
-		}
-		return e
-	}
-	var leaving sync.WaitGroup
-	defer leaving.Wait()
-	room := &hold{budget: &s.unread}
-	defer room.release()
-	if room.take(answerCopies * j.said) {
-		leaving.Go(leave) // behind: the client's last words do not wait for it
-	} else {
-		leaving.Go(hangUp)
-	}
-	out.end()
-	return nil
 }
 
 // answerCopies is how often an answer is in memory when it is sent: as it was gathered, as
 // it is sent, and as it is stored.
 const answerCopies = 3
-
-// streamEnd is the time for the end of a station's stream, which follows its last
-// frame at once.
-const streamEnd = time.Second
 
 // widest is the part of all places that one request may have: a few requests of
 // many answers each would keep everybody else waiting.
@@ -146,6 +147,13 @@ func (s *Server) wait(ctx context.Context, j *job, out sink) (sent time.Time, e 
 	j.place = enter(min(len(j.calls), max(1, s.o.MaxInFlight/widest)))
 	if j.place == nil {
 		return sent, openai.NewError(openai.CodeOverloaded, "", "the server is busy: %d requests are waiting already", s.o.MaxBacklog).Retry(s.retryAfter())
+	}
+	select {
+	case <-j.place.ready: // as nearly always
+		if ctx.Err() == nil {
+			return sent, nil
+		}
+	default:
 	}
 	ping := newPulse(s.o.PingInterval)
 	defer ping.stop()
