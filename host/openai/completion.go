@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -64,8 +65,10 @@ func (p *Prompts) UnmarshalJSONFrom(dec *jsontext.Decoder) error { return p.read
 
 // promptsUpTo decodes prompts, of a list one more than most: it is refused for it,
 // and what came after would only take memory until then, many times its bytes.
-func promptsUpTo(most int) *json.Unmarshalers {
-	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, p *Prompts) error { return p.read(dec, most) })
+func promptsUpTo(most int) List {
+	return List{reflect.TypeFor[Prompts](), &Bound{Most: most}, func(bound **Bound) *json.Unmarshalers {
+		return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, p *Prompts) error { return p.read(dec, (*bound).Most) })
+	}}
 }
 
 func (p *Prompts) read(dec *jsontext.Decoder, most int) error {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -42,7 +43,7 @@ func (r *ChatRequest) decode(body []byte, l Limits) *Error {
 
 // decodeBody decodes a body that is not nested too deeply, and in which no object is
 // too wide; lists are bounded beside those that every endpoint has.
-func decodeBody(body []byte, l Limits, into any, lists ...*json.Unmarshalers) *Error {
+func decodeBody(body []byte, l Limits, into any, lists ...List) *Error {
 	l = l.WithDefaults()
 	deepest, widest := extent(body)
 	switch {
@@ -60,20 +61,11 @@ func decodeBody(body []byte, l Limits, into any, lists ...*json.Unmarshalers) *E
 // their operator has wanted them.
 func extent(b []byte) (deepest, widest int) {
 	var names [maxDepth + 1]int // of the open object at each depth
-	now, inString, escaped := 0, false, false
-	for _, c := range b {
-		switch {
-		case escaped:
-			escaped = false
-		case inString:
-			switch c {
-			case '\\':
-				escaped = true
-			case '"':
-				inString = false
-			}
+	now := 0
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
 		case c == '"':
-			inString = true
+			i += pastString(b[i+1:])
 		case c == '{' || c == '[':
 			if now++; now >= 0 && now < len(names) {
 				names[now] = 0
@@ -89,9 +81,34 @@ func extent(b []byte) (deepest, widest int) {
 	return deepest, widest
 }
 
+// pastString is the length of a string after its opening quote: up to the quote that no
+// backslash escapes, which is included, or up to the end of the text.
+func pastString(b []byte) int {
+	for at := 0; ; {
+		quote := bytes.IndexByte(b[at:], '"')
+		if quote < 0 {
+			return len(b)
+		}
+		at += quote
+		escapes := 0
+		for escapes < at && b[at-1-escapes] == '\\' {
+			escapes++
+		}
+		if at++; escapes%2 == 0 {
+			return at
+		}
+	}
+}
+
 // decodeAt decodes a part of the body that was kept as text; at is its path.
-func decodeAt(at string, v jsontext.Value, into any, lists ...*json.Unmarshalers) *Error {
-	if err := json.Unmarshal(v, into, withLists(lists)...); err != nil {
+func decodeAt(at string, v jsontext.Value, into any, lists ...List) *Error {
+	var options []json.Options
+	if len(lists) > 0 {
+		d := decodersOf(lists)
+		defer d.giveBack()
+		options = append(options, d.options)
+	}
+	if err := json.Unmarshal(v, into, options...); err != nil {
 		return decodeError(at, err)
 	}
 	return nil

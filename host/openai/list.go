@@ -3,6 +3,8 @@ package openai
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -36,9 +38,20 @@ func (e tooMany) Error() string {
 	return fmt.Sprintf("is one list too long: at most %d %s are allowed in a request", e.Most, e.Of)
 }
 
+// List bounds the lists of one type in a body.
+type List struct {
+	of      reflect.Type
+	bound   *Bound
+	decoder func(bound **Bound) *json.Unmarshalers // bound is that of the body at hand
+}
+
 // ListOf decodes lists of the type L, of which no more is kept than b allows: what is
 // beyond is only read, so that an error in the rest of the body's text is still said.
-func ListOf[L ~[]T, T any](b *Bound) *json.Unmarshalers {
+func ListOf[L ~[]T, T any](b *Bound) List {
+	return List{reflect.TypeFor[L](), b, listDecoder[L]}
+}
+
+func listDecoder[L ~[]T, T any](bound **Bound) *json.Unmarshalers {
 	return json.UnmarshalFromFunc(func(dec *jsontext.Decoder, list *L) error {
 		if dec.PeekKind() != '[' {
 			return errors.ErrUnsupported // what it is else has its own decoder
@@ -47,16 +60,16 @@ func ListOf[L ~[]T, T any](b *Bound) *json.Unmarshalers {
 			return err
 		}
 		*list = L{}
-		for dec.PeekKind() != ']' {
+		for b := *bound; dec.PeekKind() != ']'; {
 			if b.has >= b.Most {
 				return past(dec, tooMany{b})
 			}
 			b.has++
-			var one T
-			if err := json.UnmarshalDecode(dec, &one); err != nil {
+			var zero T
+			*list = append(*list, zero)
+			if err := json.UnmarshalDecode(dec, &(*list)[len(*list)-1]); err != nil {
 				return err
 			}
-			*list = append(*list, one)
 		}
 		_, err := dec.ReadToken()
 		return err
@@ -76,10 +89,48 @@ func past(dec *jsontext.Decoder, err error) error {
 	return err
 }
 
-// withLists are the options of decoding with them.
-func withLists(lists []*json.Unmarshalers) []json.Options {
-	if len(lists) == 0 {
-		return nil
+// decoders are those of the lists of one body. The library keeps with them what it has
+// learnt of the types that it met, and learning it takes as long as decoding a small
+// body: they are used again, by one body at a time.
+type decoders struct {
+	bounds  []*Bound // of the body, in the order of its lists
+	options json.Options
+	pool    *sync.Pool // where they are when no body has them
+}
+
+// mostLists is how many lists may be bounded in one body.
+const mostLists = 6
+
+// pools are those of decoders, by the types of their lists: as many as there are kinds of
+// bodies.
+var pools sync.Map
+
+// decodersOf takes those of lists, one at least, out of their pool.
+func decodersOf(lists []List) *decoders {
+	var key [mostLists]reflect.Type
+	for i, l := range lists {
+		key[i] = l.of
 	}
-	return []json.Options{json.WithUnmarshalers(json.JoinUnmarshalers(lists...))}
+	pool, ok := pools.Load(key)
+	if !ok {
+		pool, _ = pools.LoadOrStore(key, new(sync.Pool))
+	}
+	d, ok := pool.(*sync.Pool).Get().(*decoders)
+	if !ok {
+		d = &decoders{bounds: make([]*Bound, len(lists)), pool: pool.(*sync.Pool)}
+		all := make([]*json.Unmarshalers, len(lists))
+		for i, l := range lists {
+			all[i] = l.decoder(&d.bounds[i])
+		}
+		d.options = json.WithUnmarshalers(json.JoinUnmarshalers(all...))
+	}
+	for i, l := range lists {
+		d.bounds[i] = l.bound
+	}
+	return d
+}
+
+func (d *decoders) giveBack() {
+	clear(d.bounds)
+	d.pool.Put(d)
 }

@@ -3,8 +3,10 @@ package openai
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -137,4 +139,33 @@ func TestDecodeDetokenize_AListTakesAFewTimesItsBody(t *testing.T) {
 		require.Contains(t, e.Message, "more than 1048576 entries")
 	})
 	require.Less(t, used, 2*len(body))
+}
+
+// Decoders are used again: bodies at the same time, and those after each other, are held
+// to their own limits.
+func TestListOf_EachBodyHasItsOwnBound(t *testing.T) {
+	body := func(n int) []byte {
+		return []byte(`{"model":"m","messages":[` + strings.TrimPrefix(strings.Repeat(`,{"role":"user","content":[{"type":"text","text":"x"}]}`, n), ",") + `]}`)
+	}
+	var all sync.WaitGroup
+	for most := 1; most <= 8; most++ {
+		all.Go(func() {
+			for i := range 200 {
+				n, want := 1+i%8, ""
+				switch {
+				case n > most && most <= 4:
+					want = fmt.Sprintf("messages has more than %d entries: so many are allowed", most)
+				case n > 4:
+					want = "messages[4].content is one list too long: at most 4 content parts and tool calls are allowed in a request"
+				}
+				_, e := DecodeChat(body(n), Limits{Messages: most, Parts: 4})
+				if want == "" {
+					assert.Nil(t, e)
+				} else if assert.NotNil(t, e) {
+					assert.Equal(t, want, e.Message)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

@@ -3,6 +3,7 @@ package openai
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -154,7 +155,7 @@ func (a *Arguments) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 // validate checks a message and completes it: parts joined, reasoning under one
 // name, empty arguments as {}.
 func (m *Message) validate(i int) *Error {
-	path := fmt.Sprintf("messages[%d]", i)
+	path := "messages[" + strconv.Itoa(i) + "]"
 	if m.Role == nil {
 		return NewError(CodeMissing, path+".role", "%s.role is missing: give %s", path, rolesAllowed)
 	}

@@ -3,7 +3,6 @@ package openai
 import (
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -12,12 +11,12 @@ import (
 
 // Decode decodes a body that is not nested too deeply; the error names the field.
 // Lists of it are bounded where they are given by [ListOf].
-func Decode(body []byte, l Limits, into any, lists ...*json.Unmarshalers) *Error {
+func Decode(body []byte, l Limits, into any, lists ...List) *Error {
 	return decodeBody(body, l, into, lists...)
 }
 
 // DecodeAt decodes a part of a body that was kept as text; at is its path.
-func DecodeAt(at string, v jsontext.Value, into any, lists ...*json.Unmarshalers) *Error {
+func DecodeAt(at string, v jsontext.Value, into any, lists ...List) *Error {
 	return decodeAt(at, v, into, lists...)
 }
 
