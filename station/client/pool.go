@@ -11,6 +11,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"thoth/internal/rawio"
+	"thoth/station/wire"
 )
 
 // pool carries requests to one station over plain connections, which it keeps.
@@ -41,6 +44,8 @@ type link struct {
 	w    *bufio.Writer
 	used time.Time // last
 	room int       // bytes of the header that may still come; negative: it is here
+	raw  io.Reader // conn, for the frames of a stream
+	body io.Reader // raw or conn
 }
 
 // A frame is a few hundred bytes; small buffers keep many connections cheap.
@@ -83,7 +88,7 @@ func (p *pool) send(req *http.Request, l *link) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		l = &link{conn: conn, w: bufio.NewWriterSize(conn, writeBuffer)}
+		l = &link{conn: conn, w: bufio.NewWriterSize(conn, writeBuffer), raw: rawio.Reader(conn)}
 		l.r = bufio.NewReaderSize(l, readBuffer)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = l.conn.Close() }) // at once: the station is to stop
@@ -156,7 +161,13 @@ func (l *link) exchange(req *http.Request) (*http.Response, error) {
 		case err != nil:
 			return nil, err
 		case resp.StatusCode >= 200:
-			if l.room = -1; sent != nil {
+			// What is done with a frame is soon done; a whole answer may be large, and long
+			// to decode.
+			l.room, l.body = -1, l.conn
+			if resp.Header.Get("Content-Type") == wire.ContentTypeStream {
+				l.body = l.raw
+			}
+			if sent != nil {
 				resp.Close = true // it did not want the whole request
 			}
 			return resp, nil
@@ -173,7 +184,7 @@ func (l *link) unread(err error) bool {
 // Read reads for the buffer.
 func (l *link) Read(b []byte) (int, error) {
 	if l.room < 0 {
-		return l.conn.Read(b)
+		return l.body.Read(b)
 	}
 	if l.room == 0 {
 		return 0, errHeaderTooLong

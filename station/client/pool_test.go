@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"thoth/station/wire"
 )
 
 // pooled is a pool in front of a server that counts its connections.
@@ -98,28 +100,56 @@ func TestPool_ALinkWithMoreThanItsAnswerIsNotUsed(t *testing.T) {
 }
 
 func TestPool_AnAnswerCutShortClosesItsLink(t *testing.T) {
-	gone := make(chan struct{}, 2)
-	p := newPooled(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = io.WriteString(w, "some")
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-		gone <- struct{}{}
-	})
-	resp, err := p.post(t.Context(), "")
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	<-gone
+	for _, kind := range []string{"application/json", wire.ContentTypeStream} {
+		t.Run(kind, func(t *testing.T) {
+			gone := make(chan struct{}, 2)
+			p := newPooled(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("Content-Type", kind)
+				_, _ = io.WriteString(w, "some")
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+				gone <- struct{}{}
+			})
+			resp, err := p.post(t.Context(), "")
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			<-gone
 
-	ctx, cancel := context.WithCancel(t.Context())
-	resp, err = p.post(ctx, "")
-	require.NoError(t, err)
-	cancel()
-	<-gone
-	_, err = io.ReadAll(resp.Body)
-	require.Error(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Empty(t, p.mu.idle)
+			ctx, cancel := context.WithCancel(t.Context())
+			resp, err = p.post(ctx, "")
+			require.NoError(t, err)
+			_, err = io.ReadFull(resp.Body, make([]byte, len("some")))
+			require.NoError(t, err)
+			time.AfterFunc(20*time.Millisecond, cancel) // while it waits for more
+			_, err = io.ReadAll(resp.Body)
+			require.ErrorIs(t, err, net.ErrClosed)
+			<-gone
+			require.NoError(t, resp.Body.Close())
+			require.Empty(t, p.mu.idle)
+		})
+	}
+}
+
+func TestPool_FramesAloneAreReadRaw(t *testing.T) {
+	p := newPooled(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", r.Header.Get("Accept"))
+		echo(w, r)
+	})
+	for _, kind := range []string{wire.ContentTypeStream, "application/json", wire.ContentTypeStream} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.srv.URL, strings.NewReader("question"))
+		require.NoError(t, err)
+		req.Header.Set("Accept", kind)
+		resp, err := p.RoundTrip(req)
+		require.NoError(t, err)
+		l := resp.Body.(*answer).l
+		require.Equal(t, kind == wire.ContentTypeStream, l.body == l.raw)
+		require.Equal(t, kind != wire.ContentTypeStream, l.body == l.conn)
+		b, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, "question", string(b))
+	}
+	require.EqualValues(t, 1, p.made.Load(), "or the kinds did not share a link")
 }
 
 func TestPool_KeepsNoMoreThanItMay(t *testing.T) {
