@@ -15,6 +15,7 @@ import (
 
 	"thoth/host/grammar"
 	"thoth/host/stored"
+	"thoth/internal/rawio"
 	"thoth/liquid"
 )
 
@@ -108,7 +109,7 @@ func (s *Server) Start() {
 
 // Serve answers on ln until Close; it owns ln.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(rawio.Listener(ln)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

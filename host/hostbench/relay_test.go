@@ -6,9 +6,11 @@ import (
 	"sync"
 )
 
-// relay is the least a program can do between client and station: it reads what one
+// relay is the least a plain program does between client and station: it reads what one
 // sends and writes it to the other. What it costs is the kernel's part and the Go
-// runtime's, on this machine, and no host can be below it.
+// runtime's, on this machine. Its system calls are ordinary ones, each of which has the
+// runtime's monitor awake; a host that streams spares itself that, see package rawio,
+// and may be below it.
 type relay struct {
 	station string // path of its socket
 	ln      net.Listener
