@@ -291,8 +291,7 @@ func (st *Station) existing(r *http.Request, id string) (*session, *wire.Error) 
 //
 // The last frames leave when the handler returns: net/http writes them together with the
 // end of the body, and the reader has both in one read. They wait for whatever a handler
-// does behind this, so that must be quick. A station that drains flushes them: it is closed
-// when the last handler has returned, maybe before net/http has written anything.
+// does behind this, so that must be quick.
 func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *call) *wire.Error {
 	var refused *wire.Error
 	flush := http.NewResponseController(w)
@@ -313,7 +312,7 @@ func (st *Station) stream(w http.ResponseWriter, r *http.Request, l *loop, c *ca
 				return // the reader has gone; the request's context tells the rest
 			}
 		}
-		if !ended || st.draining.Load() {
+		if !ended {
 			_ = flush.Flush()
 		}
 	})

@@ -1,9 +1,7 @@
 package station_test
 
 import (
-	"bytes"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -86,33 +84,6 @@ func TestStream_ItsLastFrameAndItsEndAreOneWrite(t *testing.T) {
 	}
 }
 
-// A station that drains is closed when no handler is at work: what one has left to its
-// return could be lost.
-func TestStream_ADrainingStationLeavesNothingUnsent(t *testing.T) {
-	for _, draining := range []bool{false, true} {
-		f := start(t, stationtest.Options{EOGEvery: -1}, station.Options{})
-		pause := f.eng.Pause()
-		w := &unflushed{header: http.Header{}}
-		returned := make(chan struct{})
-		go func() {
-			defer close(returned)
-			f.st.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, wire.RouteGenerate, strings.NewReader(`{"prompt":{"text":"last words"},"max_tokens":3}`)))
-		}()
-		<-pause.Entered()
-		drained := make(chan struct{})
-		if draining {
-			go func() { defer close(drained); f.st.Drain(t.Context()) }()
-			eventually(t, "draining", func() bool { h, err := f.Health(t.Context()); return err == nil && h.Status == wire.StatusDraining })
-		} else {
-			close(drained)
-		}
-		pause.Resume()
-		<-returned
-		<-drained
-		require.Equal(t, !draining, strings.Contains(w.held.String(), `"type":"done"`), "draining: %v", draining)
-	}
-}
-
 // writes are those of all connections.
 type writes struct {
 	mu  sync.Mutex
@@ -151,14 +122,3 @@ func (c watchedConn) Write(b []byte) (int, error) {
 	c.sent.note(b)
 	return c.Conn.Write(b)
 }
-
-// unflushed holds what has not been flushed.
-type unflushed struct {
-	header http.Header
-	held   bytes.Buffer
-}
-
-func (w *unflushed) Header() http.Header         { return w.header }
-func (w *unflushed) WriteHeader(int)             {}
-func (w *unflushed) Write(b []byte) (int, error) { return w.held.Write(b) }
-func (w *unflushed) Flush()                      { w.held.Reset() }

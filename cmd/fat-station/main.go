@@ -179,11 +179,18 @@ func (f *flags) serve(log zerolog.Logger) error {
 		log.Info().Int("kept", kept.Kept).Int("lost", kept.Lost).Int64("bytes", kept.Bytes).Msg("stored KV written down")
 	}
 	st.Close()
-	_ = srv.Close() // removes a socket, too
+	// The handlers have returned; what net/http has still to write of their answers is on its way.
+	sent, cancel := context.WithTimeout(context.Background(), lastWrites)
+	defer cancel()
+	_ = srv.Shutdown(sent) // removes a socket, too
+	_ = srv.Close()
 	stop()
 	running.Wait()
 	return err
 }
+
+// lastWrites is how long answers that are complete may take to leave.
+const lastWrites = 250 * time.Millisecond
 
 // handshake tells the parent, in one line on stdout, that we listen.
 func (f *flags) handshake(ln net.Listener, network string) {
