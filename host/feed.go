@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"thoth/host/openai"
@@ -41,6 +42,9 @@ type feed struct {
 	cut   func()          // ends it
 	timer *time.Timer     // of the next look
 	ended chan struct{}
+
+	calls sync.WaitGroup // goroutines at work on calls
+	going atomic.Int32   // how many
 
 	mu struct {
 		sync.Mutex
@@ -225,15 +229,36 @@ func (f *feed) wait() *openai.Error {
 	return f.mu.err
 }
 
-// hangUp has the calls end, and returns when wait says that they have.
-func (f *feed) hangUp(wait func()) {
+// spawn works on calls beside the handler.
+func (f *feed) spawn(work func()) {
+	f.going.Add(1)
+	f.calls.Go(func() {
+		defer f.going.Add(-1)
+		work()
+	})
+}
+
+// leave closes a stream, behind where its end is not here: the last words of an answer
+// do not wait for it, nor does the next call.
+func (f *feed) leave(s *liquid.Stream) {
+	if s.Ended() {
+		_ = s.Close()
+		return
+	}
+	f.spawn(func() { _ = s.Close() })
+}
+
+// hangUp has the calls end, and returns when they have.
+func (f *feed) hangUp() {
 	f.mu.Lock()
 	if !f.mu.over { // the handler panics
+		f.mu.over = true
+		f.timer.Stop()
 		f.cut()
 	}
 	grace := f.mu.grace
 	f.mu.Unlock()
-	wait()
+	f.calls.Wait()
 	if grace != nil {
 		grace.Stop()
 	}

@@ -73,14 +73,19 @@ func TestFeed_OnlyCallsThatHaveMoreToSayAreCut(t *testing.T) {
 	f, _ := newCountingFeed(t)
 	f.take(event{frame: &wire.Frame{Type: wire.FrameDone, Done: new(wire.Done)}, outcome: new(liquid.Outcome)})
 	require.Nil(t, f.wait())
-	f.hangUp(func() { require.NoError(t, f.ctx.Err(), "the end of its stream may come") })
+	f.spawn(func() { require.NoError(t, f.ctx.Err(), "the end of its stream may come") })
+	f.hangUp()
 
 	f, _ = newCountingFeed(t)
 	f.fail(0, &wire.Error{Code: wire.CodeEngine, Message: "a decode failed"})
 	require.Error(t, f.ctx.Err())
 
 	f, _ = newCountingFeed(t) // the handler panics
-	f.hangUp(func() { require.Error(t, f.ctx.Err()) })
+	f.hangUp()
+	require.Error(t, f.ctx.Err())
+	f.mu.sent = time.Now().Add(-2 * time.Hour)
+	f.look() // would ping
+	require.Nil(t, f.mu.panic)
 }
 
 func TestFeed_AnAnswerEndsOnce(t *testing.T) {
@@ -95,6 +100,8 @@ func TestFeed_NothingReachesTheSinkBehindItsEnd(t *testing.T) {
 	f, out := newCountingFeed(t)
 	f.fail(0, &wire.Error{Code: wire.CodeEngine, Message: "a decode failed"})
 	require.False(t, f.take(textEvent("a", false)))
+	f.mu.sent = time.Now().Add(-2 * time.Hour)
+	f.look()
 	require.Zero(t, out.texts+out.flushes)
 	require.ErrorContains(t, f.wait(), "a decode failed")
 }

@@ -264,7 +264,28 @@ func TestLife_SilenceBetweenTokensEndsTheStream(t *testing.T) {
 	h.eventually(func() bool { return f.running() == 0 })
 }
 
-// A station that hangs behind the last frame of an answer holds neither that nor its place.
+// Nor do the last words of an answer wait for the end of the station's stream.
+func TestLife_LastWordsDoNotWaitForTheStreamsEnd(t *testing.T) {
+	f := newFakeStation(t)
+	h := newHost(t, f)
+	seen, cut := make(chan struct{}), make(chan bool, 1)
+	f.does(func(ctx context.Context, q *wire.GenerateRequest, out *frames) {
+		hello(ctx, q, out)
+		select {
+		case <-seen:
+			cut <- false
+		case <-ctx.Done():
+			cut <- true
+		}
+	})
+	stream := h.open()
+	for !strings.Contains(stream.next(t), "[DONE]") {
+	}
+	close(seen)
+	require.False(t, <-cut)
+}
+
+// A station that hangs behind the last frame of an answer does not keep its place.
 func TestLife_AStreamThatDoesNotEndIsCut(t *testing.T) {
 	f := newFakeStation(t)
 	h := newHost(t, f)

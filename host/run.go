@@ -54,8 +54,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	if raw := j.choices[0].raw; raw != nil {
 		defer func() { j.rec.answered = raw.String() }() // a broken answer too
 	}
-	var calls sync.WaitGroup
-	hangUp := sync.OnceFunc(func() { f.hangUp(calls.Wait) })
+	hangUp := sync.OnceFunc(f.hangUp)
 	leave := sync.OnceFunc(func() {
 		hangUp()
 		j.place.leave()
@@ -64,11 +63,10 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 		}
 	})
 	defer leave()
-	alone := len(j.calls) == 1 && j.before == nil
-	if alone { // a goroutine of its own would have a thread woken for it, and another at its end
+	if len(j.calls) == 1 && j.before == nil { // a goroutine of its own would have a thread woken for it, and another at its end
 		s.callAll(ctx, j, group{0, 1, 1}, f)
 	} else {
-		s.spread(ctx, j, f, &calls)
+		s.spread(ctx, j, f)
 	}
 	if e := f.wait(); e != nil {
 		j.brokenOff()
@@ -85,8 +83,8 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	if room.take(answerCopies * j.said) {
 		part = leave
 	}
-	if alone {
-		part() // its call has ended
+	if f.going.Load() == 0 {
+		part()
 	} else {
 		parting.Go(part) // behind: the client's last words do not wait for it
 	}
@@ -95,11 +93,11 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 }
 
 // spread makes a job's calls, in order and no more at once than it has places for.
-func (s *Server) spread(ctx context.Context, j *job, f *feed, calls *sync.WaitGroup) {
+func (s *Server) spread(ctx context.Context, j *job, f *feed) {
 	each, slots := len(j.calls)/j.prompts, newSlots(j.place.weight)
 	next := func(width int, work func()) {
 		if slots.take(ctx, width) {
-			calls.Go(func() { defer slots.give(width); work() })
+			f.spawn(func() { defer slots.give(width); work() })
 		}
 	}
 	generate := func(p int) {
@@ -107,7 +105,7 @@ func (s *Server) spread(ctx context.Context, j *job, f *feed, calls *sync.WaitGr
 			next(g.width, func() { s.callAll(ctx, j, g, f) })
 		}
 	}
-	calls.Go(func() {
+	f.spawn(func() {
 		for p := range j.prompts {
 			if j.before == nil {
 				generate(p)
@@ -122,7 +120,7 @@ func (s *Server) spread(ctx context.Context, j *job, f *feed, calls *sync.WaitGr
 					send(event{err: err})
 					return
 				}
-				calls.Go(func() { generate(p) }) // it waits for slots, one of which is this one
+				f.spawn(func() { generate(p) }) // it waits for slots, one of which is this one
 			})
 		}
 	})

@@ -372,6 +372,9 @@ func (s *Stream) drop() {
 	s.session, s.turn = nil, false
 }
 
+// Ended tells that Close will not wait for the end of the station's stream.
+func (s *Stream) Ended() bool { return s.frames == nil || s.frames.Ended() }
+
 // Close ends the request; before its last done frame, it cancels it at the
 // station.
 func (s *Stream) Close() error {

@@ -122,6 +122,12 @@ func (s *Stream) More() bool {
 	return !s.end && bytes.IndexByte(here, '\n') >= 0
 }
 
+// Ended tells that Close will not wait: the end of the body is here, or of no use.
+func (s *Stream) Ended() bool {
+	a, ours := s.body.(*answer)
+	return s.left > 0 || s.ctx.Err() != nil || ours && a.l == nil
+}
+
 // Close ends the stream. After the last frame it reads the end of the body, or
 // the connection would not be reused. After an error it does not: whoever sent that may
 // leave the rest open for long, and the caller waits for Close before he tells his client.

@@ -27,6 +27,33 @@ func TestStream_ClosingEarlyReachesTheStation(t *testing.T) {
 	<-left
 }
 
+// A stream knows that its end is here when it came with the last frame, which is what a
+// station sends.
+func TestStream_Ended(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		closed := make(chan struct{})
+		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"type":"text","text":"a"}`+"\n")
+			w.(http.Flusher).Flush()
+			_, _ = io.WriteString(w, `{"type":"done"}`+"\n")
+			if apart {
+				w.(http.Flusher).Flush()
+				<-closed
+			}
+		}, client.Options{})
+		s, err := c.Generate(t.Context(), &wire.GenerateRequest{})
+		require.NoError(t, err)
+		for range 2 {
+			require.True(t, s.Ended(), "who closes it now cuts it")
+			_, err = s.Next()
+			require.NoError(t, err)
+		}
+		require.Equal(t, !apart, s.Ended())
+		close(closed)
+		require.NoError(t, s.Close())
+	}
+}
+
 func TestStream_Ends(t *testing.T) {
 	const text = `{"type":"text","text":"a"}` + "\n"
 	cases := []struct {
