@@ -48,10 +48,11 @@ type link struct {
 	body io.Reader // raw or conn
 }
 
-// A frame is a few hundred bytes; small buffers keep many connections cheap.
+// A frame is a few hundred bytes, and most prompts are a few thousand; small buffers keep
+// many connections cheap.
 const (
 	readBuffer  = 16 << 10
-	writeBuffer = 4 << 10
+	writeBuffer = 16 << 10
 )
 
 // maxHeaderBytes bounds the header of an answer.
