@@ -284,6 +284,7 @@ func render(t *prompt.Template, c prompt.Conversation, breakpoints bool) ([]wire
 	}
 	var refusal *prompt.Refusal
 	var variable *prompt.VariableError
+	var size *prompt.SizeError
 	switch {
 	case err == nil && len(segments) > 0:
 		points := make([]liquid.Point, len(found))
@@ -297,6 +298,8 @@ func render(t *prompt.Template, c prompt.Conversation, breakpoints bool) ([]wire
 		return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "%s", printable(refusal.Error()))
 	case errors.As(err, &variable):
 		return nil, nil, openai.NewError(openai.CodeInvalidValue, "chat_template_kwargs", "%s", printable(variable.Error()))
+	case errors.As(err, &size):
+		return nil, nil, openai.NewError(openai.CodeInvalidValue, size.Param, "%s", size)
 	case errors.Is(err, prompt.ErrUnsafe):
 		return nil, nil, openai.NewError(openai.CodeTemplate, "messages", "%s", err)
 	}

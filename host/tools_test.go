@@ -280,3 +280,13 @@ func TestTools_SDKReadsCalls(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, text(f.last().Prompt.Segments), "Both.\n"+oslo+"\n"+paris, "as the model wrote it")
 }
+
+func TestTools_MoreThanCanBeRenderedAreRefusedByName(t *testing.T) {
+	_, h := newModel(t, hermesTemplate)
+	tool := `{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{},"x":[` + strings.Repeat("0,", 120_000) + `0]}}}`
+	require.Equal(t, 200, h.chat(`"tools":[`+tool+`]`).status)
+	r := h.chat(`"tools":[` + tool + `,` + strings.Replace(tool, `"f"`, `"g"`, 1) + `]`)
+	require.Equal(t, 400, r.status)
+	require.Equal(t, "tools", *errorParam(t, r))
+	require.Contains(t, r.body, "200000")
+}

@@ -98,7 +98,8 @@ type decoders struct {
 	pool    *sync.Pool // where they are when no body has them
 }
 
-// mostLists is how many lists may be bounded in one body.
+// mostLists is how many lists may be bounded in one body; with one more, its first decoding
+// panics.
 const mostLists = 6
 
 // pools are those of decoders, by the types of their lists: as many as there are kinds of

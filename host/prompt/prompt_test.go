@@ -333,3 +333,36 @@ func TestTemplate_WhatItDoesToItsValuesEndsWithTheRendering(t *testing.T) {
 	require.Equal(t, `⟦u⟧fn{"k": "v", "seen": 1, "late": 2}fn k {"parameters": {"type": "object", "required": ["l", "more"]}, "seen": 1}`, bordered(segs))
 	require.Equal(t, []Point{{Segment: 0, Offset: 1}}, points)
 }
+
+// Nor does it what the library does in place where a list has room to grow.
+func TestTemplate_AListHasTheSameRoomInEveryRendering(t *testing.T) {
+	for text, want := range map[string]string{
+		`{% for x in r %}{% if loop.first %}{% set _ = r.insert(0, 'new') %}{% endif %}{{ x }} {% endfor %}`:                   `k l `,
+		`{% set more = r | map %}{% set _ = more.append('x') %}{% set _ = r.append('y') %}{{ more | tojson }}{{ r | tojson }}`: `["k", "l", "x"]["k", "l", "y"]`,
+	} {
+		tpl := compileT(t, `{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}`+
+			`{% for t in tools or [] %}{{ t.function.name }} {{ t.function.description }} {% set r = t.function.parameters.required or [] %}`+text+`{% endfor %}`)
+		segs, err := tpl.Render(Conversation{Messages: []Message{{Role: User, Content: "u"}},
+			Tools: []Tool{{Name: "fn", Definition: []byte(`{"type":"function","function":{"name":"fn","description":"d","parameters":{"type":"object","required":["k","l"]}}}`)}}})
+		require.NoError(t, err)
+		require.Equal(t, `⟦u⟧fn d `+want, bordered(segs))
+	}
+}
+
+func TestTemplate_MoreJSONThanCanBeRenderedIsRefused(t *testing.T) {
+	tpl := compileT(t, `{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}{% for t in tools or [] %}{{ t | tojson }}{% endfor %}`)
+	many := `{"a":[` + strings.Repeat(`{"":0},`, maxValues/6) + `0]}`
+	tool := []Tool{{Name: "fn", Definition: []byte(many)}}
+	calls := []Message{{Role: User, Content: "u"}, {Role: Assistant, ToolCalls: []ToolCall{call("a", "fn", many)}}}
+	_, err := tpl.Render(Conversation{Messages: calls[:1], Tools: tool})
+	require.NoError(t, err)
+	var size *SizeError
+	_, err = tpl.Render(Conversation{Messages: calls[:1], Tools: append(tool, tool...)})
+	require.ErrorAs(t, err, &size)
+	require.Equal(t, "tools", size.Param)
+	_, err = tpl.Render(Conversation{Messages: calls, Tools: tool})
+	require.ErrorAs(t, err, &size)
+	require.Equal(t, "messages", size.Param)
+	_, err = tpl.Render(Conversation{Messages: calls[:1], Tools: tool, Variables: []byte(`{"v":` + many + `}`)})
+	require.ErrorAs(t, err, &size)
+}

@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,16 +26,20 @@ type token struct {
 	value jinja.Value
 }
 
+// errMany ends the reading of a text with more values than there is room for.
+var errMany = errors.New("too many values")
+
 // readJSON reads the first value of a text. Strings that keep tells to keep are never
-// marked, be they names or values.
-func readJSON(text []byte, keep func(string) bool, number func(jsontext.Token) jinja.Value) (jsonText, error) {
-	r := reader{jsontext.NewDecoder(bytes.NewReader(text)), keep, number, make(jsonText, 0, min(1+len(text)/6, 256))}
+// marked, be they names or values. room is how many more it may be, names included.
+func readJSON(text []byte, room *int, keep func(string) bool, number func(jsontext.Token) jinja.Value) (jsonText, error) {
+	r := reader{jsontext.NewDecoder(bytes.NewReader(text)), room, keep, number, make(jsonText, 0, min(1+len(text)/6, 256))}
 	err := r.value()
 	return r.out, err
 }
 
 type reader struct {
 	*jsontext.Decoder
+	room   *int
 	keep   func(string) bool
 	number func(jsontext.Token) jinja.Value
 	out    jsonText
@@ -44,6 +49,9 @@ func (r *reader) value() error {
 	tok, err := r.ReadToken()
 	if err != nil {
 		return err
+	}
+	if *r.room--; *r.room < 0 {
+		return errMany
 	}
 	t := token{kind: tok.Kind()}
 	switch t.kind {
@@ -103,7 +111,10 @@ func (b *builder) value() jinja.Value {
 		}
 	case '[':
 		l := t.value.AsList()
-		l.Items = slices.Grow(l.Items[:0], t.n)
+		if cap(l.Items) < t.n {
+			l.Items = make([]jinja.Value, 0, t.n)
+		}
+		l.Items = l.Items[:0:t.n] // no room to grow that one rendering has and another has not: the library works in place where there is
 		for range t.n {
 			l.Items = append(l.Items, b.value())
 		}

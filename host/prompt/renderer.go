@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -28,14 +29,15 @@ func (t *Template) prepare(c Conversation) (*renderer, error) { return t.rendere
 // renderer is for a conversation as it is.
 func (t *Template) renderer(c Conversation) (r *renderer, err error) {
 	r = &renderer{t: t, Conversation: c, now: t.now(), tools: make([]jsonText, len(c.Tools)), arguments: make([][]jsonText, len(c.Messages))}
+	room := maxValues
 	if len(c.Variables) > 0 {
-		if r.variables, err = readJSON(c.Variables, namesOf(c.Variables), number); err != nil {
-			return nil, err
+		if r.variables, err = readJSON(c.Variables, &room, namesOf(c.Variables), number); err != nil {
+			return nil, sized("chat_template_kwargs", err)
 		}
 	}
 	for i, tool := range c.Tools {
-		if r.tools[i], err = readJSON(tool.Definition, t.looksFor, spelled); err != nil {
-			return nil, fmt.Errorf("tools[%d]: %w", i, err)
+		if r.tools[i], err = readJSON(tool.Definition, &room, t.looksFor, spelled); err != nil {
+			return nil, sized("tools", fmt.Errorf("tools[%d]: %w", i, err))
 		}
 	}
 	for i, m := range c.Messages {
@@ -44,12 +46,24 @@ func (t *Template) renderer(c Conversation) (r *renderer, err error) {
 			if t.calls.argumentsText {
 				continue
 			}
-			if r.arguments[i][j], err = readJSON([]byte(call.arguments()), func(string) bool { return false }, spelled); err != nil {
-				return nil, fmt.Errorf("messages[%d].tool_calls[%d].function.arguments: %w", i, j, err)
+			if r.arguments[i][j], err = readJSON([]byte(call.arguments()), &room, func(string) bool { return false }, spelled); err != nil {
+				return nil, sized("messages", fmt.Errorf("messages[%d].tool_calls[%d].function.arguments: %w", i, j, err))
 			}
 		}
 	}
 	return r, nil
+}
+
+// maxValues bounds the JSON of a conversation, names included: a value takes some 200
+// bytes while it is rendered, whatever it is of its text.
+const maxValues = 200_000
+
+// sized makes an error of too many values that of the parameter in which they became so.
+func sized(param string, err error) error {
+	if errors.Is(err, errMany) {
+		return &SizeError{Param: param}
+	}
+	return err
 }
 
 // looksFor tells of a text in a tool that a template may look for it: it is a word of

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/ardanlabs/jinja"
@@ -29,6 +30,13 @@ func (e *VariableError) Error() string {
 	return fmt.Sprintf("the template variable %q cannot be set by a request", e.Name)
 }
 
+// SizeError is a conversation with more JSON than can be rendered.
+type SizeError struct{ Param string } // where it became so
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("tools, the arguments of tool calls and template variables have more than %d names and values together: so many are allowed", maxValues)
+}
+
 // ErrUnsafe means that the template inspects text that looks like a control
 // token, so that it cannot be shown to the template and kept harmless at once.
 var ErrUnsafe = errors.New("a message contains text that this model's chat template reads as a control marker")
@@ -50,7 +58,7 @@ type Template struct {
 	now           func() time.Time
 	calls         callStyle
 	systemFades   bool            // it leaves the system message out when no user message is last
-	words         map[string]bool // of the template's text
+	words         map[string]bool // of the template's text and of JSON Schema
 	reasoningKeys []string        // under which it looks for an answer's reasoning
 }
 
@@ -75,7 +83,7 @@ func Compile(src Source) (*Template, error) {
 	var err error
 	t.words = wordsOf(text)
 	for _, key := range []string{"reasoning_content", "thinking", "reasoning"} {
-		if t.words[key] {
+		if t.words[key] { // by the text alone
 			t.reasoningKeys = append(t.reasoningKeys, key)
 		}
 	}
@@ -90,7 +98,7 @@ func Compile(src Source) (*Template, error) {
 }
 
 // Render gives the prompt of a conversation, the answer's opening included. The
-// error is a *Refusal, a *VariableError, ErrUnsafe, or a fault of the template.
+// error is a *Refusal, a *VariableError, a *SizeError, ErrUnsafe, or a fault of the template.
 func (t *Template) Render(c Conversation) ([]wire.Segment, error) {
 	if err := checkVariables(c.Variables); err != nil {
 		return nil, err
@@ -123,7 +131,7 @@ func checkVariables(variables []byte) error {
 	if err := json.Unmarshal(variables, &top); err != nil {
 		return &VariableError{Name: ""}
 	}
-	for name := range top {
+	for _, name := range slices.Sorted(maps.Keys(top)) { // of several, always the same is named
 		if reserved[name] || !identifier(name) {
 			return &VariableError{Name: name}
 		}
