@@ -7,6 +7,7 @@ import (
 
 	"thoth/host/dialect"
 	"thoth/host/openai"
+	"thoth/internal/rawio"
 	"thoth/station/wire"
 )
 
@@ -88,9 +89,16 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	} else {
 		parting.Go(part) // behind: the client's last words do not wait for it
 	}
+	if j.said > longAnswer {
+		rawio.Awake() // to encode it takes a while, and its last frame was read by a raw call
+	}
 	out.end()
 	return nil
 }
+
+// longAnswer is what takes more than a few milliseconds to encode, in bytes as told of by
+// [answerBytes].
+const longAnswer = 256 << 10
 
 // spread makes a job's calls, in order and no more at once than it has places for.
 func (s *Server) spread(ctx context.Context, j *job, f *feed) {
@@ -155,6 +163,7 @@ func (s *Server) wait(ctx context.Context, j *job, out sink) (sent time.Time, e 
 	}
 	ping := newPulse(s.o.PingInterval)
 	defer ping.stop()
+	defer rawio.Awake() // whoever leaves the place may do so behind a raw call, and the request may be large
 	for {
 		select {
 		case <-j.place.ready:

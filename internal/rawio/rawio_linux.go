@@ -28,6 +28,10 @@ func Reader(conn net.Conn) io.Reader {
 	return conn
 }
 
+// Awake has the runtime's monitor watch until the process is idle again: it makes an
+// ordinary call, of no use by itself.
+func Awake() { _, _, _ = syscall.Syscall(syscall.SYS_GETPID, 0, 0, 0) }
+
 type listener struct{ net.Listener }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -86,7 +90,9 @@ func open(conn net.Conn) (socket, bool) {
 		s.network = "tcp"
 		s.raw, err = c.SyscallConn()
 	case *net.UnixConn:
-		s.network = "unix"
+		if s.network = c.LocalAddr().Network(); s.network != "unix" {
+			return s, false // of messages, an empty one is no end
+		}
 		s.raw, err = c.SyscallConn()
 	default:
 		return s, false
@@ -139,7 +145,8 @@ func (r *reader) recv(fd uintptr) bool {
 	}
 }
 
-// writer writes what the socket takes at once; an ordinary call waits for the rest.
+// writer writes what the socket takes at once; an ordinary call waits for the rest. What
+// else the connection has to write with, such as ReadFrom, must not be called beside it.
 type writer struct {
 	mu sync.Mutex // one call at a time, and the rest of one goes before another
 	socket
