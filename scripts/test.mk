@@ -39,7 +39,7 @@ native: build ## the real engine with the real model
 	$(TEST_MODELS) go test -count=1 -timeout 20m -p 1 ./station/native ./cmd/fat-station
 
 e2e: build ## the three real programs over HTTP, and the README's commands
-	$(TEST_MODELS) go test -tags e2e -count=1 -timeout 50m ./cmd/e2e
+	$(TEST_MODELS) go test -tags e2e -count=1 -timeout 60m ./cmd/e2e
 
 clients: build ## the client libraries people use, over the real programs (docs/clients.md)
 	scripts/clients.sh
