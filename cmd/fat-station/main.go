@@ -169,7 +169,7 @@ func (f *flags) serve(log zerolog.Logger) error {
 	case <-st.Done():
 		err = st.Err()
 	case <-signals:
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(f.DrainSeconds*float64(time.Second)))
+		ctx, cancel := context.WithTimeout(context.Background(), max(0, time.Duration(f.DrainSeconds*float64(time.Second))-station.LastWrites))
 		defer cancel()
 		go func() {
 			<-signals // a second one ends at once
@@ -179,18 +179,11 @@ func (f *flags) serve(log zerolog.Logger) error {
 		log.Info().Int("kept", kept.Kept).Int("lost", kept.Lost).Int64("bytes", kept.Bytes).Msg("stored KV written down")
 	}
 	st.Close()
-	// The handlers have returned; what net/http has still to write of their answers is on its way.
-	sent, cancel := context.WithTimeout(context.Background(), lastWrites)
-	defer cancel()
-	_ = srv.Shutdown(sent) // removes a socket, too
-	_ = srv.Close()
+	station.CloseServer(srv) // removes a socket, too
 	stop()
 	running.Wait()
 	return err
 }
-
-// lastWrites is how long answers that are complete may take to leave.
-const lastWrites = 250 * time.Millisecond
 
 // handshake tells the parent, in one line on stdout, that we listen.
 func (f *flags) handshake(ln net.Listener, network string) {
