@@ -178,8 +178,8 @@ func TestStream_AForkLeftMidwayLeavesNoSession(t *testing.T) {
 func TestStream_AForkThatIsLeftIsNotKept(t *testing.T) {
 	for _, turns := range []bool{false, true} {
 		for _, n := range []int{1, 8} {
-			g := newRigOf(t, stationtest.Options{EOGEvery: -1}, station.Options{SessionLease: time.Second}, turns) // of answers that had ended
-			q := seeded(long("A", 150), 300)
+			g := newRigOf(t, stationtest.Options{EOGEvery: -1, Cells: 1 << 15, ContextLength: 1 << 12}, station.Options{SessionLease: time.Second}, turns) // of answers that had ended
+			q := seeded(long("A", 150), 3000)                                                                                                              // so long that none ends before its reader has left
 			q.Generate.Fork = &n
 			ctx, cancel := context.WithCancel(t.Context())
 			s, err := g.Open(ctx, q)
