@@ -56,7 +56,6 @@ type feed struct {
 		over    bool
 		err     *openai.Error // why it is over; nil: every choice has ended
 		panic   any           // of the sink or a parser
-		grace   *time.Timer   // cuts calls that do not end; nil: nothing is to come of them
 	}
 }
 
@@ -194,7 +193,6 @@ func (f *feed) end(e *openai.Error) {
 	case e != nil || f.mu.panic != nil:
 		f.cut()
 	default: // only the ends of streams are to come: cut before them, their connections would be lost
-		f.mu.grace = time.AfterFunc(streamEnd, f.cut)
 	}
 	f.mu.over, f.mu.err = true, e
 	close(f.ended)
@@ -238,9 +236,9 @@ func (f *feed) spawn(work func()) {
 	})
 }
 
-// leave closes a stream, behind where its end is not here: the last words of an answer
-// do not wait for it, nor does the next call.
-func (f *feed) leave(s *liquid.Stream) {
+// close closes a stream, behind where its end is not here: the last words of a streamed
+// answer do not wait for it, nor does the next call.
+func (f *feed) close(s *liquid.Stream) {
 	if s.Ended() {
 		_ = s.Close()
 		return
@@ -256,12 +254,8 @@ func (f *feed) hangUp() {
 		f.timer.Stop()
 		f.cut()
 	}
-	grace := f.mu.grace
 	f.mu.Unlock()
 	f.calls.Wait()
-	if grace != nil {
-		grace.Stop()
-	}
 }
 
 // look keeps a silent stream alive, and gives a silent station up.
@@ -288,7 +282,3 @@ func (f *feed) look() {
 func (f *feed) due(now time.Time) time.Duration {
 	return min(f.mu.limit-now.Sub(f.mu.heard), f.s.o.PingInterval-now.Sub(f.mu.sent))
 }
-
-// streamEnd is the time for the end of a station's stream, which follows its last
-// frame at once.
-const streamEnd = time.Second

@@ -73,8 +73,8 @@ func TestFeed_OnlyCallsThatHaveMoreToSayAreCut(t *testing.T) {
 	f, _ := newCountingFeed(t)
 	f.take(event{frame: &wire.Frame{Type: wire.FrameDone, Done: new(wire.Done)}, outcome: new(liquid.Outcome)})
 	require.Nil(t, f.wait())
-	f.spawn(func() { require.NoError(t, f.ctx.Err(), "the end of its stream may come") })
 	f.hangUp()
+	require.NoError(t, f.ctx.Err(), "the end of its stream may come")
 
 	f, _ = newCountingFeed(t)
 	f.fail(0, &wire.Error{Code: wire.CodeEngine, Message: "a decode failed"})

@@ -95,7 +95,7 @@ func (s *Server) call(ctx context.Context, q *liquid.Request, g group, f *feed) 
 	if err != nil {
 		return err
 	}
-	defer f.leave(stream)
+	defer f.close(stream)
 	for {
 		frame, err := stream.Next()
 		switch {

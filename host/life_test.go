@@ -264,7 +264,7 @@ func TestLife_SilenceBetweenTokensEndsTheStream(t *testing.T) {
 	h.eventually(func() bool { return f.running() == 0 })
 }
 
-// Nor do the last words of an answer wait for the end of the station's stream.
+// The last words of a streamed answer do not wait for the end of the station's stream.
 func TestLife_LastWordsDoNotWaitForTheStreamsEnd(t *testing.T) {
 	f := newFakeStation(t)
 	h := newHost(t, f)

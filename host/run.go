@@ -87,7 +87,7 @@ func (s *Server) run(parent context.Context, j *job, out sink) *openai.Error {
 	if f.going.Load() == 0 {
 		part()
 	} else {
-		parting.Go(part) // behind: the client's last words do not wait for it
+		parting.Go(part) // behind: the last words of a streamed answer do not wait for it
 	}
 	if j.said > longAnswer {
 		rawio.Awake() // to encode it takes a while, and its last frame was read by a raw call

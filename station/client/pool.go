@@ -46,6 +46,7 @@ type link struct {
 	room int       // bytes of the header that may still come; negative: it is here
 	raw  io.Reader // conn, for the frames of a stream
 	body io.Reader // raw or conn
+	late bool      // its reads have a deadline
 }
 
 // A frame is a few hundred bytes, and most prompts are a few thousand; small buffers keep
@@ -270,9 +271,19 @@ func (a *answer) Close() error {
 	return nil
 }
 
+// hurry bounds the time in which the rest may come.
+func (a *answer) hurry(d time.Duration) {
+	a.l.late = true
+	_ = a.l.conn.SetReadDeadline(time.Now().Add(d))
+}
+
 func (a *answer) release(whole bool) {
 	l := a.l
 	a.l = nil
+	if l.late {
+		l.late = false
+		_ = l.conn.SetReadDeadline(time.Time{})
+	}
 	if a.stop() && whole {
 		a.p.put(l)
 		return

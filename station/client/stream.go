@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"time"
 
 	"thoth/station/wire"
 )
@@ -21,7 +22,7 @@ const (
 // at the station.
 type Stream struct {
 	ctx  context.Context
-	body io.ReadCloser
+	body *answer
 	in   *bufio.Reader
 	long []byte // a line longer than in's buffer
 	end  bool
@@ -40,7 +41,8 @@ func (c *Client) stream(ctx context.Context, route string, body any, answers int
 	if err != nil {
 		return nil, err
 	}
-	return &Stream{ctx: ctx, body: resp.Body, in: bufio.NewReaderSize(resp.Body, lineBytes), ended: make([]bool, answers), left: answers}, nil
+	answer := resp.Body.(*answer)
+	return &Stream{ctx: ctx, body: answer, in: bufio.NewReaderSize(answer, lineBytes), ended: make([]bool, answers), left: answers}, nil
 }
 
 // Next returns the next frame, io.EOF after the last answer's done frame, or
@@ -123,16 +125,17 @@ func (s *Stream) More() bool {
 }
 
 // Ended tells that Close will not wait: the end of the body is here, or of no use.
-func (s *Stream) Ended() bool {
-	a, ours := s.body.(*answer)
-	return s.left > 0 || s.ctx.Err() != nil || ours && a.l == nil
-}
+func (s *Stream) Ended() bool { return s.left > 0 || s.ctx.Err() != nil || s.body.l == nil }
 
-// Close ends the stream. After the last frame it reads the end of the body, or
-// the connection would not be reused. After an error it does not: whoever sent that may
+// endTime is the time for the end of a body, which follows the last frame at once.
+const endTime = time.Second
+
+// Close ends the stream. After the last frame it waits, not for long, for the end of the
+// body, or the connection would not be reused. After an error it does not: whoever sent that may
 // leave the rest open for long, and the caller waits for Close before he tells his client.
 func (s *Stream) Close() error {
-	if s.left == 0 && s.ctx.Err() == nil {
+	if !s.Ended() {
+		s.body.hurry(endTime)
 		_, _ = s.line()
 	}
 	return s.body.Close()

@@ -54,6 +54,31 @@ func TestStream_Ended(t *testing.T) {
 	}
 }
 
+// One whose end does not come is cut; a connection whose stream ended in time serves on.
+func TestStream_TheEndHasItsTime(t *testing.T) {
+	left, remotes := make(chan struct{}), make(chan string, 3)
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		remotes <- r.RemoteAddr
+		_, _ = io.WriteString(w, `{"type":"done"}`+"\n")
+		w.(http.Flusher).Flush()
+		if len(remotes) == cap(remotes) {
+			<-r.Context().Done()
+			close(left)
+		}
+	}, client.Options{})
+	for range 3 {
+		s, err := c.Generate(t.Context(), &wire.GenerateRequest{})
+		require.NoError(t, err)
+		_, err = s.Next()
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+	}
+	<-left
+	first := <-remotes
+	require.Equal(t, []string{first, first}, []string{<-remotes, <-remotes})
+}
+
 func TestStream_Ends(t *testing.T) {
 	const text = `{"type":"text","text":"a"}` + "\n"
 	cases := []struct {
