@@ -187,12 +187,11 @@ func (f *feed) begin(choice int) {
 
 // end is called once, with mu held.
 func (f *feed) end(e *openai.Error) {
-	switch {
-	case e != nil && f.ctx.Err() != nil:
+	if e != nil && f.ctx.Err() != nil {
 		e = causeOf(f.ctx) // the station's own error is that of a call cut short
-	case e != nil || f.mu.panic != nil:
+	}
+	if e != nil || f.mu.panic != nil { // else only the ends of streams are to come: cut before them, their connections would be lost
 		f.cut()
-	default: // only the ends of streams are to come: cut before them, their connections would be lost
 	}
 	f.mu.over, f.mu.err = true, e
 	close(f.ended)

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	stdlog "log"
 	"net"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 
 	"thoth/host/grammar"
 	"thoth/host/stored"
+	"thoth/internal/listen"
 	"thoth/internal/rawio"
 	"thoth/liquid"
 )
@@ -146,12 +146,7 @@ const closeGrace = time.Second
 func (s *Server) Close() error {
 	s.draining.Store(true)
 	s.stopHard(errDraining())
-	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
-	defer cancel()
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(fmt.Errorf("some connections were cut: %w", err), s.http.Close())
-	}
+	err := listen.Close(s.http, closeGrace)
 	s.background.wait()
 	if s.watching != nil {
 		s.watching()

@@ -169,7 +169,7 @@ func (f *flags) serve(log zerolog.Logger) error {
 	case <-st.Done():
 		err = st.Err()
 	case <-signals:
-		ctx, cancel := context.WithTimeout(context.Background(), max(0, time.Duration(f.DrainSeconds*float64(time.Second))-station.LastWrites))
+		ctx, cancel := context.WithTimeout(context.Background(), max(0, time.Duration(f.DrainSeconds*float64(time.Second))-closeGrace))
 		defer cancel()
 		go func() {
 			<-signals // a second one ends at once
@@ -179,11 +179,17 @@ func (f *flags) serve(log zerolog.Logger) error {
 		log.Info().Int("kept", kept.Kept).Int("lost", kept.Lost).Int64("bytes", kept.Bytes).Msg("stored KV written down")
 	}
 	st.Close()
-	station.CloseServer(srv) // removes a socket, too
+	if e := listen.Close(srv, closeGrace); e != nil { // removes a socket, too
+		log.Warn().Err(e).Msg("the last answers")
+	}
 	stop()
 	running.Wait()
 	return err
 }
+
+// closeGrace is for the last answers to leave, whose handlers have returned; it is part of
+// the drain's time.
+const closeGrace = 250 * time.Millisecond
 
 // handshake tells the parent, in one line on stdout, that we listen.
 func (f *flags) handshake(ln net.Listener, network string) {

@@ -1,4 +1,4 @@
-package station_test
+package listen
 
 import (
 	"io"
@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"thoth/station"
 )
 
 // slowListener has one connection, whose write takes until it may, if nobody closes it.
@@ -45,7 +43,7 @@ func (c slowConn) Close() error {
 	return c.Conn.Close()
 }
 
-func TestCloseServer_WhatHandlersLeftIsStillWritten(t *testing.T) {
+func TestClose_WhatHandlersLeftIsStillWritten(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	slow := &slowListener{Listener: ln, writing: make(chan struct{}), may: make(chan struct{}), cut: make(chan struct{})}
@@ -64,10 +62,10 @@ func TestCloseServer_WhatHandlersLeftIsStillWritten(t *testing.T) {
 		answer <- string(b)
 	}()
 	<-slow.writing // the handler has returned
-	closed := make(chan struct{})
-	go func() { defer close(closed); station.CloseServer(srv) }()
+	closed := make(chan error, 1)
+	go func() { closed <- Close(srv, 10*time.Second) }()
 	require.ErrorIs(t, <-served, http.ErrServerClosed)
 	time.AfterFunc(20*time.Millisecond, func() { close(slow.may) }) // who cuts does so at once
 	require.Equal(t, "an answer", <-answer)
-	<-closed
+	require.NoError(t, <-closed)
 }
